@@ -1,0 +1,27 @@
+# snowflake/Makefile
+
+MODULE_big = snowflake
+OBJS = \
+	$(WIN32RES) \
+	generator.o \
+	layout.o \
+	settings.o \
+	snowflake.o
+
+EXTENSION = snowflake
+DATA = snowflake--1.0.sql
+PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
+
+REGRESS = layout decode compose vectors roundtrip settings generate tables
+
+TAP_TESTS = 1
+
+PG_CONFIG ?= pg_config
+PGXS := $(shell $(PG_CONFIG) --pgxs)
+include $(PGXS)
+
+# PGXS knows of header dependencies only where the server was configured so
+generator.o: compat.h generator.h layout.h settings.h
+layout.o: compat.h layout.h
+settings.o: compat.h layout.h settings.h
+snowflake.o: generator.h layout.h settings.h

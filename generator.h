@@ -1,0 +1,31 @@
+/*-------------------------------------------------------------------------
+ *
+ * generator.h
+ *	  Makes snowflake ids.
+ *
+ * snowflake/generator.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_GENERATOR_H
+#define SNOWFLAKE_GENERATOR_H
+
+#include "layout.h"
+
+/*
+ * Errors of our own.  The SQL standard leaves classes that start with a
+ * letter from I to Z to implementations.
+ */
+#define ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD		MAKE_SQLSTATE('S','F','0','0','1')
+#define ERRCODE_SNOWFLAKE_BEFORE_EPOCH		MAKE_SQLSTATE('S','F','0','0','2')
+#define ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED	MAKE_SQLSTATE('S','F','0','0','3')
+
+/* Lanes that exist in shared memory, however wide the layout's field is. */
+#define GENERATOR_MAX_LANES 64
+
+extern void GeneratorInit(void);
+extern const Layout *GeneratorLayout(void);
+extern int64 GeneratorNext(int64 tag_bits);
+extern bool GeneratorLast(int64 *id);
+
+#endif							/* SNOWFLAKE_GENERATOR_H */

@@ -1,0 +1,518 @@
+/*-------------------------------------------------------------------------
+ *
+ * layout.c
+ *	  How the 63 bits of a snowflake id are divided.
+ *
+ * Reading the text of a layout must not throw, because it happens in the
+ * check hook of a setting, where an error would take the server down: what
+ * is wrong comes back as a reason.  The checks of values and ids do throw.
+ *
+ * The text means the same whatever the settings of the session (DateStyle,
+ * TimeZone) are: functions that take a layout are IMMUTABLE.
+ *
+ * snowflake/layout.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+#include <limits.h>
+
+#include "common/int.h"
+#include "lib/stringinfo.h"
+#include "utils/datetime.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "layout.h"
+
+const char *const layout_field_names[LAYOUT_NUM_FIELDS] = {
+	[FIELD_TIME] = "time",
+	[FIELD_DATACENTER] = "datacenter",
+	[FIELD_WORKER] = "worker",
+	[FIELD_TIMELINE] = "timeline",
+	[FIELD_LANE] = "lane",
+	[FIELD_SEQUENCE] = "sequence",
+	[FIELD_TAG] = "tag",
+};
+
+/*
+ * Layouts that have a name.  The first is the default one.  Epochs in Unix
+ * milliseconds are those that the generators of that name were published
+ * with.
+ */
+static const struct
+{
+	const char *name;
+	const char *text;
+}			presets[] =
+{
+	{"snowflake", "time:41 worker:5 timeline:2 lane:3 sequence:12 epoch:1767225600000"},
+	{"twitter", "time:41 datacenter:5 worker:5 sequence:12 epoch:1288834974657"},
+	{"leaf", "time:41 worker:10 sequence:12 epoch:1288834974657"},
+	{"discord", "time:41 worker:5 lane:5 sequence:12 epoch:1420070400000"},
+	{"instagram", "time:40 worker:13 sequence:10 epoch:1314220021721"},
+	{"sonyflake", "time:39 sequence:8 worker:16 tick:10ms epoch:1409529600000"},
+	{"uid-generator", "time:28 worker:22 sequence:13 tick:1s epoch:1463673600000"},
+	{"cosid", "time:41 worker:10 sequence:12 epoch:1577203200000"},
+	{"mastodon", "time:47 sequence:16 epoch:0"},
+	{"pgedge", "time:41 worker:10 sequence:12 epoch:1672531200000"},
+	{"js53", "time:41 worker:3 lane:2 sequence:7 epoch:1767225600000"},
+};
+
+/* Units of a tick, in microseconds; the largest first, for LayoutToText(). */
+static const struct
+{
+	const char *name;
+	int64		length;
+}			tick_units[] =
+{
+	{"s", USECS_PER_SEC},
+	{"ms", 1000},
+	{"us", 1},
+};
+
+#define DEFAULT_TICK	INT64CONST(1000)
+#define MAX_TICK		USECS_PER_SEC
+
+/* 2026-01-01 00:00 UTC, as in the default layout */
+#define DEFAULT_EPOCH_UNIX_MS	INT64CONST(1767225600000)
+
+/* A layout's words are the fields and these two; a bit each in a mask. */
+#define WORD_TICK	LAYOUT_NUM_FIELDS
+#define WORD_EPOCH	(LAYOUT_NUM_FIELDS + 1)
+
+#define UNIX_EPOCH_TO_POSTGRES \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+/* No layout that makes sense comes near this; it bounds what is quoted. */
+#define MAX_TEXT_LENGTH 500
+
+static bool
+read_number(const char *digits, int64 *number)
+{
+	char	   *end;
+
+	/* strtoll() would take leading blanks and a plus sign */
+	if (!isdigit((unsigned char) digits[*digits == '-' ? 1 : 0]))
+		return false;
+	errno = 0;
+	*number = strtoll(digits, &end, 10);
+	return errno == 0 && *end == '\0';
+}
+
+static bool
+read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
+{
+	int64		least = (field == FIELD_TIME) ? 1 : 0;
+	int64		most = (field == FIELD_TIME) ?
+		LAYOUT_MAX_TIME_BITS : LAYOUT_MAX_FIELD_BITS;
+	int64		bits;
+
+	if (!read_number(value, &bits) || bits < least || bits > most)
+	{
+		*reason = psprintf("\"%s:%s\": this field takes %d to %d bits.",
+						   layout_field_names[field], value,
+						   (int) least, (int) most);
+		return false;
+	}
+
+	/* What a preset already has stays in its place, the rest goes below. */
+	if (layout->bits[field] == 0)
+	{
+		if (field == FIELD_TIME && layout->num_fields > 0)
+		{
+			*reason = pstrdup("\"time\" must be the first field, so that ids sort by time.");
+			return false;
+		}
+		if (field != FIELD_TIME && layout->num_fields == 0)
+		{
+			*reason = psprintf("\"%s\" stands before \"time\", which must be the first field, so that ids sort by time.",
+							   layout_field_names[field]);
+			return false;
+		}
+		if (bits > 0)
+			layout->order[layout->num_fields++] = field;
+	}
+	else if (bits == 0)
+	{
+		int			place = 0;
+
+		while (layout->order[place] != field)
+			place++;
+		layout->num_fields--;
+		memmove(&layout->order[place], &layout->order[place + 1],
+				(layout->num_fields - place) * sizeof(layout->order[0]));
+	}
+	layout->bits[field] = (int32) bits;
+	return true;
+}
+
+static bool
+read_tick(const char *value, Layout *layout, char **reason)
+{
+	size_t		num_digits = strspn(value, "0123456789");
+
+	/* no tick within the bounds has more digits than a million */
+	if (num_digits > 0 && num_digits <= 7)
+	{
+		for (int i = 0; i < lengthof(tick_units); i++)
+		{
+			if (pg_strcasecmp(value + num_digits, tick_units[i].name) == 0)
+			{
+				layout->tick = atoi(value) * tick_units[i].length;
+				if (layout->tick >= 1 && layout->tick <= MAX_TICK)
+					return true;
+			}
+		}
+	}
+	*reason = psprintf("\"tick:%s\": a tick is 1us to 1s, given as a whole number with the unit \"us\", \"ms\" or \"s\".",
+					   value);
+	return false;
+}
+
+/*
+ * Whether the text has the form YYYY-MM-DDThh:mm[:ss[.ffffff]], and what
+ * follows it.
+ */
+static bool
+is_iso_instant(const char *text, const char **zone)
+{
+	const char *shape = "dddd-dd-ddTdd:dd";
+
+	for (; *shape != '\0'; shape++, text++)
+	{
+		if (*shape == 'd' ? !isdigit((unsigned char) *text) :
+			pg_toupper((unsigned char) *text) != *shape)
+			return false;
+	}
+	if (text[0] == ':' && isdigit((unsigned char) text[1]) &&
+		isdigit((unsigned char) text[2]))
+	{
+		text += 3;
+		if (*text == '.' && isdigit((unsigned char) text[1]))
+			text += 1 + strspn(text + 1, "0123456789");
+	}
+	*zone = text;
+	return true;
+}
+
+static bool
+is_iso_zone(const char *zone)
+{
+	size_t		length = strlen(zone);
+
+	if (pg_strcasecmp(zone, "Z") == 0)
+		return true;
+	/* +hh, +hhmm or +hh:mm */
+	return (zone[0] == '+' || zone[0] == '-') &&
+		strspn(zone + 1, "0123456789:") == length - 1 &&
+		((length == 3 && zone[2] != ':') ||
+		 (length == 5 && strchr(zone, ':') == NULL) ||
+		 (length == 6 && zone[3] == ':' && strchr(zone + 4, ':') == NULL));
+}
+
+/* An instant that is known to have the ISO form, by PostgreSQL's own parser. */
+static bool
+read_iso_instant(const char *value, TimestampTz *instant)
+{
+	char		workbuf[MAXDATELEN + MAXDATEFIELDS];
+	char	   *field[MAXDATEFIELDS];
+	int			ftype[MAXDATEFIELDS];
+	int			nf;
+	int			dtype;
+	struct pg_tm tm;
+	fsec_t		fsec;
+	int			zone;
+
+	return ParseDateTime(value, workbuf, sizeof(workbuf), field, ftype,
+						 MAXDATEFIELDS, &nf) == 0 &&
+		compat_decode_datetime(field, ftype, nf, &dtype, &tm, &fsec,
+							   &zone) == 0 &&
+		dtype == DTK_DATE &&
+		tm2timestamp(&tm, fsec, &zone, instant) == 0;
+}
+
+static bool
+read_epoch(const char *value, Layout *layout, char **reason)
+{
+	int64		unix_ms;
+	const char *zone;
+
+	if (read_number(value, &unix_ms))
+	{
+		if (!pg_mul_s64_overflow(unix_ms, 1000, &layout->epoch) &&
+			!pg_sub_s64_overflow(layout->epoch, UNIX_EPOCH_TO_POSTGRES,
+								 &layout->epoch) &&
+			IS_VALID_TIMESTAMP(layout->epoch))
+			return true;
+		*reason = psprintf("\"epoch:%s\" is out of range for a timestamp.",
+						   value);
+		return false;
+	}
+	if (!is_iso_instant(value, &zone))
+	{
+		*reason = psprintf("\"epoch:%s\": an epoch is an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, or Unix milliseconds, such as 1767225600000.",
+						   value);
+		return false;
+	}
+	if (*zone == '\0')
+	{
+		*reason = psprintf("\"epoch:%s\" has no zone; append \"Z\" for UTC, or an offset such as \"+01:00\".",
+						   value);
+		return false;
+	}
+	if (!is_iso_zone(zone))
+	{
+		*reason = psprintf("\"epoch:%s\": \"%s\" is not a zone; it is \"Z\" for UTC, or an offset such as \"+01:00\".",
+						   value, zone);
+		return false;
+	}
+	if (!read_iso_instant(value, &layout->epoch))
+	{
+		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
+						   value);
+		return false;
+	}
+	return true;
+}
+
+static char *
+list_presets(void)
+{
+	StringInfoData list;
+
+	initStringInfo(&list);
+	for (int i = 0; i < lengthof(presets); i++)
+		appendStringInfo(&list, "%s%s", i > 0 ? ", " : "", presets[i].name);
+	return list.data;
+}
+
+/* Read one word of a layout that is not a preset: key, colon, value. */
+static bool
+read_word(char *word, Layout *layout, uint32 *seen, char **reason)
+{
+	char	   *value = strchr(word, ':');
+	int			key = LAYOUT_NUM_FIELDS + 2;
+
+	if (value != NULL)
+	{
+		*value++ = '\0';
+		if (pg_strcasecmp(word, "tick") == 0)
+			key = WORD_TICK;
+		else if (pg_strcasecmp(word, "epoch") == 0)
+			key = WORD_EPOCH;
+		else
+		{
+			for (key = 0; key < LAYOUT_NUM_FIELDS; key++)
+			{
+				if (pg_strcasecmp(word, layout_field_names[key]) == 0)
+					break;
+			}
+			if (key == LAYOUT_NUM_FIELDS)
+				key = LAYOUT_NUM_FIELDS + 2;
+		}
+	}
+	if (key > WORD_EPOCH)
+	{
+		*reason = psprintf("\"%s\" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor \"tick:\", nor \"epoch:\", nor a preset that stands first (%s).",
+						   word, list_presets());
+		return false;
+	}
+	if (*seen & (1 << key))
+	{
+		*reason = psprintf("\"%s\" is given twice.", word);
+		return false;
+	}
+	*seen |= 1 << key;
+
+	if (key == WORD_TICK)
+		return read_tick(value, layout, reason);
+	if (key == WORD_EPOCH)
+		return read_epoch(value, layout, reason);
+	return read_bits((LayoutField) key, value, layout, reason);
+}
+
+/* Set what follows from the fields' bits, the tick and the epoch. */
+static bool
+finish_layout(Layout *layout, char **reason)
+{
+	int			shift = 0;
+
+	memset(layout->shift, 0, sizeof(layout->shift));
+	for (int i = layout->num_fields - 1; i >= 0; i--)
+	{
+		layout->shift[layout->order[i]] = shift;
+		shift += layout->bits[layout->order[i]];
+	}
+	layout->total_bits = shift;
+
+	if (shift > LAYOUT_MAX_BITS)
+	{
+		StringInfoData sum;
+
+		initStringInfo(&sum);
+		for (int i = 0; i < layout->num_fields; i++)
+			appendStringInfo(&sum, "%s%s:%d", i > 0 ? " + " : "",
+							 layout_field_names[layout->order[i]],
+							 layout->bits[layout->order[i]]);
+		*reason = psprintf("%s is %d bits, and an id has %d. For scale: with %d bits of time the ids of this tick last %.1f years.",
+						   sum.data, shift, LAYOUT_MAX_BITS,
+						   layout->bits[FIELD_TIME],
+						   (double) (LayoutLargest(layout, FIELD_TIME) + 1) *
+						   layout->tick / USECS_PER_SEC / SECS_PER_YEAR);
+		return false;
+	}
+
+	layout->last_tick = Min(LayoutLargest(layout, FIELD_TIME),
+							(END_TIMESTAMP - 1 - layout->epoch) / layout->tick);
+	return true;
+}
+
+/*
+ * Read the text of a layout.  If it is not one, return false and a reason, a
+ * sentence that can serve as an error's detail.
+ */
+bool
+LayoutParse(const char *text, Layout *layout, char **reason)
+{
+	char	   *words;
+	char	   *rest;
+	char	   *word;
+	uint32		seen = 0;
+	bool		first = true;
+
+	if (strlen(text) > MAX_TEXT_LENGTH)
+	{
+		*reason = psprintf("The text is longer than %d characters.",
+						   MAX_TEXT_LENGTH);
+		return false;
+	}
+
+	memset(layout, 0, sizeof(*layout));
+	layout->tick = DEFAULT_TICK;
+	layout->epoch = DEFAULT_EPOCH_UNIX_MS * 1000 - UNIX_EPOCH_TO_POSTGRES;
+
+	words = pstrdup(text);
+	for (word = strtok_r(words, " \t\r\n", &rest); word != NULL;
+		 word = strtok_r(NULL, " \t\r\n", &rest))
+	{
+		int			preset = lengthof(presets);
+
+		if (first)
+		{
+			for (preset = 0; preset < lengthof(presets); preset++)
+			{
+				if (pg_strcasecmp(word, presets[preset].name) == 0)
+					break;
+			}
+		}
+		if (preset < lengthof(presets))
+		{
+			if (!LayoutParse(presets[preset].text, layout, reason))
+				return false;
+		}
+		else if (!read_word(word, layout, &seen, reason))
+			return false;
+		first = false;
+	}
+	pfree(words);
+
+	if (layout->bits[FIELD_TIME] == 0)
+	{
+		*reason = pstrdup("A layout needs the field \"time\", such as \"time:41 worker:10 sequence:12\".");
+		return false;
+	}
+	return finish_layout(layout, reason);
+}
+
+/* The layout in full, as a text that LayoutParse() reads back. */
+char *
+LayoutToText(const Layout *layout)
+{
+	StringInfoData text;
+	int			unit = 0;
+	struct pg_tm tm;
+	fsec_t		fsec;
+
+	initStringInfo(&text);
+	for (int i = 0; i < layout->num_fields; i++)
+		appendStringInfo(&text, "%s:%d ",
+						 layout_field_names[layout->order[i]],
+						 layout->bits[layout->order[i]]);
+
+	while (layout->tick % tick_units[unit].length != 0)
+		unit++;
+	appendStringInfo(&text, "tick:%d%s epoch:",
+					 (int) (layout->tick / tick_units[unit].length),
+					 tick_units[unit].name);
+
+	/* years that do not have four digits can only have come as a number */
+	if (timestamp2tm(layout->epoch, NULL, &tm, &fsec, NULL, NULL) == 0 &&
+		tm.tm_year >= 1 && tm.tm_year <= 9999)
+	{
+		appendStringInfo(&text, "%04d-%02d-%02dT%02d:%02d:%02d",
+						 tm.tm_year, tm.tm_mon, tm.tm_mday,
+						 tm.tm_hour, tm.tm_min, tm.tm_sec);
+		if (fsec % 1000 != 0)
+			appendStringInfo(&text, ".%06d", (int) fsec);
+		else if (fsec != 0)
+			appendStringInfo(&text, ".%03d", (int) fsec / 1000);
+		appendStringInfoChar(&text, 'Z');
+	}
+	else
+		appendStringInfo(&text, INT64_FORMAT,
+						 (layout->epoch + UNIX_EPOCH_TO_POSTGRES) / 1000);
+	return text.data;
+}
+
+/*
+ * The tick that an instant falls into.  False if the layout has none for it:
+ * before the epoch, or beyond the last tick.
+ */
+bool
+LayoutTimeToTick(const Layout *layout, TimestampTz time, int64 *tick)
+{
+	/* infinities would overflow the subtraction */
+	if (time < layout->epoch || TIMESTAMP_NOT_FINITE(time))
+		return false;
+	*tick = (time - layout->epoch) / layout->tick;
+	return *tick <= layout->last_tick;
+}
+
+/* Throw an error unless the value fits its field. */
+void
+LayoutCheckValue(const Layout *layout, LayoutField field, int64 value)
+{
+	if (value >= 0 && value <= LayoutLargest(layout, field))
+		return;
+	if (layout->bits[field] == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("value " INT64_FORMAT " is out of range for snowflake field \"%s\"",
+						value, layout_field_names[field]),
+				 errdetail("The layout \"%s\" has no field \"%s\"; only 0 can stand for it.",
+						   LayoutToText(layout), layout_field_names[field])));
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("value " INT64_FORMAT " is out of range for snowflake field \"%s\"",
+					value, layout_field_names[field]),
+			 errdetail("The field has %d bits in the layout \"%s\" and takes values from 0 to " INT64_FORMAT ".",
+					   layout->bits[field], LayoutToText(layout),
+					   LayoutLargest(layout, field))));
+}
+
+/* Throw an error unless this can be an id of the layout. */
+void
+LayoutCheckId(const Layout *layout, int64 id)
+{
+	if (id >= 0 && id <= LayoutLargestId(layout))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+			 errmsg("bigint " INT64_FORMAT " is not a snowflake id", id),
+			 errdetail("Ids of the layout \"%s\" range from 0 to " INT64_FORMAT ".",
+					   LayoutToText(layout),
+					   LayoutLargestId(layout))));
+}

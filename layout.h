@@ -1,0 +1,106 @@
+/*-------------------------------------------------------------------------
+ *
+ * layout.h
+ *	  How the 63 bits of a snowflake id are divided.
+ *
+ * A layout is one line of text, for example
+ *
+ *		time:41 worker:5 timeline:2 lane:3 sequence:12 tick:1ms
+ *		epoch:2026-01-01T00:00:00Z
+ *
+ * parsed once into the struct below, which everything else uses.  Nothing
+ * here knows of shared memory, locks or settings.
+ *
+ * snowflake/layout.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_LAYOUT_H
+#define SNOWFLAKE_LAYOUT_H
+
+#include "datatype/timestamp.h"
+
+/* The sign bit stays clear, so that ids sort in time order as bigint. */
+#define LAYOUT_MAX_BITS			63
+/* Every field but the time is shown to SQL as an integer. */
+#define LAYOUT_MAX_FIELD_BITS	31
+/* One bit at least is left for what tells two ids of a tick apart. */
+#define LAYOUT_MAX_TIME_BITS	62
+
+typedef enum LayoutField
+{
+	FIELD_TIME,
+	FIELD_DATACENTER,
+	FIELD_WORKER,
+	FIELD_TIMELINE,
+	FIELD_LANE,
+	FIELD_SEQUENCE,
+	FIELD_TAG
+} LayoutField;
+
+#define LAYOUT_NUM_FIELDS	(FIELD_TAG + 1)
+
+/*
+ * A field of no bits is the same as a field that is not there; its shift is
+ * zero.  LayoutParse() clears the padding, so copies made by memcpy() can be
+ * compared by memcmp().
+ */
+typedef struct Layout
+{
+	int32		num_fields;
+	LayoutField order[LAYOUT_NUM_FIELDS];	/* most significant first */
+	int32		bits[LAYOUT_NUM_FIELDS];
+	int32		shift[LAYOUT_NUM_FIELDS];
+	int32		total_bits;
+	int64		tick;			/* in microseconds */
+	TimestampTz epoch;			/* start of tick 0 */
+	int64		last_tick;		/* the time field is full, or timestamptz ends */
+} Layout;
+
+extern const char *const layout_field_names[LAYOUT_NUM_FIELDS];
+
+extern bool LayoutParse(const char *text, Layout *layout, char **reason);
+extern char *LayoutToText(const Layout *layout);
+
+extern bool LayoutTimeToTick(const Layout *layout, TimestampTz time,
+							 int64 *tick);
+extern void LayoutCheckValue(const Layout *layout, LayoutField field,
+							 int64 value);
+extern void LayoutCheckId(const Layout *layout, int64 id);
+
+/* The largest value of a field, also what masks it. */
+static inline int64
+LayoutLargest(const Layout *layout, LayoutField field)
+{
+	return (INT64CONST(1) << layout->bits[field]) - 1;
+}
+
+static inline int64
+LayoutGet(const Layout *layout, LayoutField field, int64 id)
+{
+	return (id >> layout->shift[field]) & LayoutLargest(layout, field);
+}
+
+/* The value must fit, and must be 0 for a field that is not there. */
+static inline int64
+LayoutPut(const Layout *layout, LayoutField field, int64 value)
+{
+	return value << layout->shift[field];
+}
+
+/* The largest id, unless timestamptz ends before the time field is full. */
+static inline int64
+LayoutLargestId(const Layout *layout)
+{
+	int			shift = layout->shift[FIELD_TIME];
+
+	return (layout->last_tick << shift) | ((INT64CONST(1) << shift) - 1);
+}
+
+static inline TimestampTz
+LayoutTickToTime(const Layout *layout, int64 tick)
+{
+	return layout->epoch + tick * layout->tick;
+}
+
+#endif							/* SNOWFLAKE_LAYOUT_H */

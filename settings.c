@@ -1,0 +1,235 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.c
+ *	  The snowflake.* settings.
+ *
+ * All but snowflake.max_wait belong to the server and not to a session: they
+ * are PGC_SIGHUP, so that nobody can take another worker id for one session.
+ *
+ * The library may be loaded long after the configuration has been read.
+ * Until then PostgreSQL keeps our settings as mere text.  When we define
+ * them it checks that text, and where it is of no use it warns, takes the
+ * built-in value, and goes on: a server with the worker id 'abc' would make
+ * the ids of worker 0.  A built-in value also replaces what the
+ * configuration file says if the connection options, or ALTER ROLE ... SET,
+ * gave the text another value, which PGC_SIGHUP then refuses.  We therefore
+ * remember what was found, and SettingsCheckUsable() stops the generator as
+ * long as a built-in value stands in for it.
+ *
+ * snowflake/settings.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "miscadmin.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+
+#include "compat.h"
+#include "settings.h"
+
+int			setting_worker_id = 0;
+int			setting_datacenter_id = 0;
+Layout		setting_layout;
+int			setting_sequence_start = SEQUENCE_START_RANDOM;
+int			setting_max_ahead = 5000;
+int			setting_max_wait = 1000;
+
+uint32		settings_version = 1;
+
+static char *layout_text = NULL;
+
+static const struct config_enum_entry sequence_start_options[] = {
+	{"random", SEQUENCE_START_RANDOM, false},
+	{"zero", SEQUENCE_START_ZERO, false},
+	{NULL, 0, false}
+};
+
+/* What the server's settings were found to be when the library was loaded. */
+typedef struct FoundSetting
+{
+	const char *name;
+	GucSource	source;			/* PGC_S_DEFAULT if there was nothing */
+	char	   *value;
+	bool		accepted;
+} FoundSetting;
+
+static FoundSetting found_settings[] = {
+	{.name = "snowflake.worker_id"},
+	{.name = "snowflake.datacenter_id"},
+	{.name = "snowflake.layout"},
+	{.name = "snowflake.sequence_start"},
+	{.name = "snowflake.max_ahead"},
+};
+
+static int	found_by_pid;
+
+static bool
+check_layout(char **newval, void **extra, GucSource source)
+{
+	Layout		layout;
+	char	   *reason;
+
+	if (!LayoutParse(*newval, &layout, &reason))
+	{
+		GUC_check_errdetail("%s", reason);
+		return false;
+	}
+	*extra = guc_malloc(LOG, sizeof(Layout));
+	if (*extra == NULL)
+		return false;
+	memcpy(*extra, &layout, sizeof(Layout));
+	return true;
+}
+
+static void
+assign_layout(const char *newval, void *extra)
+{
+	memcpy(&setting_layout, extra, sizeof(Layout));
+	settings_version++;
+}
+
+static void
+assign_number(int newval, void *extra)
+{
+	settings_version++;
+}
+
+static void
+remember_found(FoundSetting *found)
+{
+	struct config_generic *record = compat_find_setting(found->name);
+	const char *value;
+
+	if (record == NULL || record->reset_source == PGC_S_DEFAULT)
+		return;
+	value = GetConfigOptionResetString(found->name);
+	found->source = record->reset_source;
+	found->value = MemoryContextStrdup(TopMemoryContext,
+									   value != NULL ? value : "");
+}
+
+void
+SettingsDefine(void)
+{
+	found_by_pid = MyProcPid;
+	for (int i = 0; i < lengthof(found_settings); i++)
+		remember_found(&found_settings[i]);
+
+	DefineCustomIntVariable("snowflake.worker_id",
+							"Sets the number that tells this server's ids from those of other servers.",
+							"It must fit the \"worker\" field of snowflake.layout, and must differ between servers that are not primary and standby of each other.",
+							&setting_worker_id,
+							0,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							0,
+							NULL, assign_number, NULL);
+
+	DefineCustomIntVariable("snowflake.datacenter_id",
+							"Sets the number of the datacenter in this server's ids.",
+							"It must fit the \"datacenter\" field of snowflake.layout.",
+							&setting_datacenter_id,
+							0,
+							0, INT_MAX,
+							PGC_SIGHUP,
+							0,
+							NULL, assign_number, NULL);
+
+	DefineCustomStringVariable("snowflake.layout",
+							   "Sets how the bits of an id are divided into fields.",
+							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect when the server is started the next time.",
+							   &layout_text,
+							   "snowflake",
+							   PGC_SIGHUP,
+							   0,
+							   check_layout, assign_layout, NULL);
+
+	DefineCustomEnumVariable("snowflake.sequence_start",
+							 "Sets where the sequence starts in a new tick.",
+							 "\"random\" starts within the lower half of the field, so that ids are even modulo any number also when few are made; \"zero\" starts at 0.",
+							 &setting_sequence_start,
+							 SEQUENCE_START_RANDOM,
+							 sequence_start_options,
+							 PGC_SIGHUP,
+							 0,
+							 NULL, assign_number, NULL);
+
+	DefineCustomIntVariable("snowflake.max_ahead",
+							"Sets how far ids may be ahead of the clock.",
+							"This is what ids live on after the clock was set back, or while more of them are made than the layout has per tick. Up to half of it, at most 2 s, is kept in reserve. -1 means no bound.",
+							&setting_max_ahead,
+							5000,
+							-1, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_MS,
+							NULL, assign_number, NULL);
+
+	DefineCustomIntVariable("snowflake.max_wait",
+							"Sets how long a call waits for the clock before it fails.",
+							"A call waits when its id would be further ahead of the clock than snowflake.max_ahead allows.",
+							&setting_max_wait,
+							1000,
+							0, INT_MAX,
+							PGC_USERSET,
+							GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	MarkGUCPrefixReserved("snowflake");
+
+	for (int i = 0; i < lengthof(found_settings); i++)
+		found_settings[i].accepted =
+			compat_find_setting(found_settings[i].name)->reset_source != PGC_S_DEFAULT;
+}
+
+/* Why the value of a setting that was found in the configuration is no use. */
+static char *
+why_unusable(const FoundSetting *found)
+{
+	Layout		layout;
+	char	   *reason;
+
+	if (strcmp(found->name, "snowflake.layout") == 0 &&
+		!LayoutParse(found->value, &layout, &reason))
+		return reason;
+	return psprintf("The configuration says \"%s\".", found->value);
+}
+
+/*
+ * Throw an error if a built-in value stands in for one that was found when
+ * the library was loaded.  A value that is set later, by a reload, ends that.
+ *
+ * A parallel worker that loads the library finds what the configuration says
+ * and then gets the values of its leader.  If that takes the value away, it
+ * was hidden from the leader.
+ */
+void
+SettingsCheckUsable(void)
+{
+	bool		found_by_worker = IsParallelWorker() && found_by_pid == MyProcPid;
+
+	for (int i = 0; i < lengthof(found_settings); i++)
+	{
+		FoundSetting *found = &found_settings[i];
+
+		if (found->source == PGC_S_DEFAULT ||
+			(found->accepted && !found_by_worker) ||
+			compat_find_setting(found->name)->reset_source != PGC_S_DEFAULT)
+			continue;
+
+		if (found->source >= PGC_S_GLOBAL || found->accepted)
+			ereport(ERROR,
+					(errcode(ERRCODE_CONFIG_FILE_ERROR),
+					 errmsg("setting \"%s\" cannot be set for a session",
+							found->name),
+					 errdetail("The connection options, ALTER ROLE or ALTER DATABASE set it, which hides the value of the server's configuration."),
+					 errhint("Take it out there and connect again.")));
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("setting \"%s\" cannot be used", found->name),
+				 errdetail("%s", why_unusable(found)),
+				 errhint("Correct it in the server's configuration and reload. If it was taken out there, start a new session, or the server if the library is preloaded.")));
+	}
+}

@@ -1,0 +1,34 @@
+/*-------------------------------------------------------------------------
+ *
+ * settings.h
+ *	  The snowflake.* settings.
+ *
+ * snowflake/settings.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_SETTINGS_H
+#define SNOWFLAKE_SETTINGS_H
+
+#include "layout.h"
+
+typedef enum SequenceStart
+{
+	SEQUENCE_START_RANDOM,
+	SEQUENCE_START_ZERO
+} SequenceStart;
+
+extern int	setting_worker_id;
+extern int	setting_datacenter_id;
+extern Layout setting_layout;	/* parsed; not the one in force */
+extern int	setting_sequence_start; /* a SequenceStart */
+extern int	setting_max_ahead;	/* in ms, -1: no bound */
+extern int	setting_max_wait;	/* in ms */
+
+/* Grows when a setting may have changed, except for max_wait. */
+extern uint32 settings_version;
+
+extern void SettingsDefine(void);
+extern void SettingsCheckUsable(void);
+
+#endif							/* SNOWFLAKE_SETTINGS_H */

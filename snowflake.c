@@ -1,0 +1,339 @@
+/*-------------------------------------------------------------------------
+ *
+ * snowflake.c
+ *	  The module: what SQL can call.
+ *
+ * The functions that take apart or put together an id have two forms: one
+ * for the layout in force, and one whose last argument is the text of any
+ * layout.  Both share their code and tell themselves apart by the number of
+ * arguments.
+ *
+ * snowflake/snowflake.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "generator.h"
+#include "layout.h"
+#include "settings.h"
+
+PG_MODULE_MAGIC;
+
+extern PGDLLEXPORT void _PG_init(void);
+
+PG_FUNCTION_INFO_V1(snowflake_nextval);
+PG_FUNCTION_INFO_V1(snowflake_nextval_tag);
+PG_FUNCTION_INFO_V1(snowflake_currval);
+PG_FUNCTION_INFO_V1(snowflake_decode);
+PG_FUNCTION_INFO_V1(snowflake_compose);
+PG_FUNCTION_INFO_V1(snowflake_layout);
+PG_FUNCTION_INFO_V1(snowflake_capacity);
+
+/* What a call site keeps from one call to the next. */
+typedef struct CallSite
+{
+	TupleDesc	tupdesc;		/* of functions that return a row */
+	Layout		layout;			/* of the text, if there is an argument */
+	text	   *layout_text;
+} CallSite;
+
+void
+_PG_init(void)
+{
+	SettingsDefine();
+	GeneratorInit();
+}
+
+static CallSite *
+get_call_site(FunctionCallInfo fcinfo)
+{
+	if (fcinfo->flinfo->fn_extra == NULL)
+		fcinfo->flinfo->fn_extra =
+			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CallSite));
+	return (CallSite *) fcinfo->flinfo->fn_extra;
+}
+
+static void
+parse_layout(text *layout_text, Layout *layout)
+{
+	char	   *reason;
+
+	if (!LayoutParse(text_to_cstring(layout_text), layout, &reason))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid snowflake layout: \"%s\"",
+						text_to_cstring(layout_text)),
+				 errdetail("%s", reason)));
+}
+
+/*
+ * The layout that a function works with: that of its argument, if it was
+ * declared with so many, or the one in force.
+ */
+static const Layout *
+get_layout(FunctionCallInfo fcinfo, int layout_arg)
+{
+	CallSite   *site;
+	text	   *layout_text;
+	Size		size;
+
+	if (PG_NARGS() <= layout_arg)
+		return GeneratorLayout();
+
+	/* mostly the text is a constant: read it once */
+	site = get_call_site(fcinfo);
+	layout_text = PG_GETARG_TEXT_PP(layout_arg);
+	size = VARSIZE_ANY(layout_text);
+	if (site->layout_text == NULL ||
+		VARSIZE_ANY(site->layout_text) != size ||
+		memcmp(site->layout_text, layout_text, size) != 0)
+	{
+		Layout		layout;
+		text	   *old_text = site->layout_text;
+
+		parse_layout(layout_text, &layout);
+		site->layout_text = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, size);
+		memcpy(site->layout_text, layout_text, size);
+		site->layout = layout;
+		if (old_text != NULL)
+			pfree(old_text);
+	}
+	return &site->layout;
+}
+
+static TupleDesc
+get_row_type(FunctionCallInfo fcinfo)
+{
+	CallSite   *site = get_call_site(fcinfo);
+
+	if (site->tupdesc == NULL)
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		TupleDesc	tupdesc;
+
+		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		site->tupdesc = BlessTupleDesc(CreateTupleDescCopy(tupdesc));
+		MemoryContextSwitchTo(oldcontext);
+	}
+	return site->tupdesc;
+}
+
+/* One field of an id as SQL sees it; NULL if the layout has no such field. */
+static Datum
+field_datum(const Layout *layout, LayoutField field, int64 id, bool *isnull)
+{
+	int64		value = LayoutGet(layout, field, id);
+
+	*isnull = layout->bits[field] == 0;
+	if (field == FIELD_TIME)
+		return TimestampTzGetDatum(LayoutTickToTime(layout, value));
+	return Int32GetDatum((int32) value);
+}
+
+Datum
+snowflake_nextval(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(GeneratorNext(0));
+}
+
+Datum
+snowflake_nextval_tag(PG_FUNCTION_ARGS)
+{
+	int32		tag = PG_GETARG_INT32(0);
+	const Layout *layout = GeneratorLayout();
+
+	if (layout->bits[FIELD_TAG] == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("snowflake layout has no field \"tag\""),
+				 errdetail("The layout in force is \"%s\".",
+						   LayoutToText(layout)),
+				 errhint("Call snowflake_nextval() without a tag, or set \"snowflake.layout\" to a layout that has the field and restart the server.")));
+	LayoutCheckValue(layout, FIELD_TAG, tag);
+	PG_RETURN_INT64(GeneratorNext(LayoutPut(layout, FIELD_TAG, tag)));
+}
+
+Datum
+snowflake_currval(PG_FUNCTION_ARGS)
+{
+	int64		id;
+
+	if (!GeneratorLast(&id))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("no snowflake id has been made in this session yet"),
+				 errhint("Call snowflake_nextval() first.")));
+	PG_RETURN_INT64(id);
+}
+
+/* decode(id bigint [, layout text]) */
+Datum
+snowflake_decode(PG_FUNCTION_ARGS)
+{
+	int64		id = PG_GETARG_INT64(0);
+	const Layout *layout = get_layout(fcinfo, 1);
+	Datum		values[LAYOUT_NUM_FIELDS];
+	bool		nulls[LAYOUT_NUM_FIELDS];
+
+	LayoutCheckId(layout, id);
+	for (int field = 0; field < LAYOUT_NUM_FIELDS; field++)
+		values[field] = field_datum(layout, (LayoutField) field, id,
+									&nulls[field]);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
+													  values, nulls)));
+}
+
+/* One function for each field: (id bigint [, layout text]) */
+static Datum
+decode_field(FunctionCallInfo fcinfo, LayoutField field)
+{
+	int64		id = PG_GETARG_INT64(0);
+	const Layout *layout = get_layout(fcinfo, 1);
+
+	LayoutCheckId(layout, id);
+	return field_datum(layout, field, id, &fcinfo->isnull);
+}
+
+#define FIELD_FUNCTION(name, field) \
+	PG_FUNCTION_INFO_V1(name); \
+	Datum \
+	name(PG_FUNCTION_ARGS) \
+	{ \
+		return decode_field(fcinfo, field); \
+	}
+
+FIELD_FUNCTION(snowflake_timestamp, FIELD_TIME)
+FIELD_FUNCTION(snowflake_datacenter_id, FIELD_DATACENTER)
+FIELD_FUNCTION(snowflake_worker_id, FIELD_WORKER)
+FIELD_FUNCTION(snowflake_timeline, FIELD_TIMELINE)
+FIELD_FUNCTION(snowflake_lane, FIELD_LANE)
+FIELD_FUNCTION(snowflake_sequence, FIELD_SEQUENCE)
+FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
+
+/*
+ * compose(generated_at timestamptz, datacenter_id, worker_id, timeline, lane,
+ * sequence, tag int [, layout text])
+ *
+ * The arguments are in the order of LayoutField.  Decoding gives NULL for a
+ * field that the layout lacks, so NULL is what is wanted there; any other
+ * NULL makes the id NULL.
+ */
+Datum
+snowflake_compose(PG_FUNCTION_ARGS)
+{
+	const Layout *layout;
+	TimestampTz generated_at;
+	int64		tick;
+	int64		id;
+
+	if (PG_ARGISNULL(FIELD_TIME) ||
+		(PG_NARGS() > LAYOUT_NUM_FIELDS && PG_ARGISNULL(LAYOUT_NUM_FIELDS)))
+		PG_RETURN_NULL();
+	layout = get_layout(fcinfo, LAYOUT_NUM_FIELDS);
+
+	generated_at = PG_GETARG_TIMESTAMPTZ(FIELD_TIME);
+	if (!LayoutTimeToTick(layout, generated_at, &tick))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
+						timestamptz_to_str(generated_at)),
+				 errdetail("Ticks of the layout \"%s\" end after %s.",
+						   LayoutToText(layout),
+						   timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick)))));
+	id = LayoutPut(layout, FIELD_TIME, tick);
+
+	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
+	{
+		if (!PG_ARGISNULL(field))
+		{
+			LayoutCheckValue(layout, (LayoutField) field,
+							 PG_GETARG_INT32(field));
+			id |= LayoutPut(layout, (LayoutField) field,
+							PG_GETARG_INT32(field));
+		}
+		else if (layout->bits[field] > 0)
+			PG_RETURN_NULL();
+	}
+	PG_RETURN_INT64(id);
+}
+
+/* layout([layout text]): a row for each field, the most significant first */
+Datum
+snowflake_layout(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *funcctx;
+	Layout	   *layout;
+	LayoutField field;
+	Datum		values[4];
+	bool		nulls[4] = {false};
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		MemoryContext oldcontext;
+		TupleDesc	tupdesc;
+
+		funcctx = SRF_FIRSTCALL_INIT();
+		oldcontext = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
+		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		funcctx->tuple_desc = BlessTupleDesc(tupdesc);
+
+		/* funcctx takes the place of what get_layout() keeps */
+		funcctx->user_fctx = layout = palloc(sizeof(Layout));
+		if (PG_NARGS() > 0)
+			parse_layout(PG_GETARG_TEXT_PP(0), layout);
+		else
+			*layout = *GeneratorLayout();
+		MemoryContextSwitchTo(oldcontext);
+	}
+	funcctx = SRF_PERCALL_SETUP();
+	layout = (Layout *) funcctx->user_fctx;
+
+	if (funcctx->call_cntr >= layout->num_fields)
+		SRF_RETURN_DONE(funcctx);
+	field = layout->order[funcctx->call_cntr];
+	values[0] = CStringGetTextDatum(layout_field_names[field]);
+	values[1] = Int32GetDatum(layout->bits[field]);
+	values[2] = Int32GetDatum(layout->shift[field]);
+	values[3] = Int64GetDatum(LayoutLargest(layout, field));
+	SRF_RETURN_NEXT(funcctx,
+					HeapTupleGetDatum(heap_form_tuple(funcctx->tuple_desc,
+													  values, nulls)));
+}
+
+/*
+ * capacity([layout text]): until when ids last, for how many workers, and how
+ * many of them there are
+ */
+Datum
+snowflake_capacity(PG_FUNCTION_ARGS)
+{
+	const Layout *layout = get_layout(fcinfo, 0);
+	int64		lanes = Min(LayoutLargest(layout, FIELD_LANE) + 1,
+							GENERATOR_MAX_LANES);
+	Interval	tick = {.time = layout->tick};
+	Datum		values[7];
+	bool		nulls[7] = {false};
+
+	values[0] = CStringGetTextDatum(LayoutToText(layout));
+	values[1] = IntervalPGetDatum(&tick);
+	values[2] = TimestampTzGetDatum(layout->epoch);
+	values[3] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
+	values[4] = Int64GetDatum(INT64CONST(1) << (layout->bits[FIELD_DATACENTER] +
+												layout->bits[FIELD_WORKER]));
+	values[5] = Int32GetDatum((int32) lanes);
+	/* at most 6, 31 and 20 bits: this does not overflow */
+	values[6] = Int64GetDatum(lanes *
+							  (LayoutLargest(layout, FIELD_SEQUENCE) + 1) *
+							  USECS_PER_SEC / layout->tick);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
+													  values, nulls)));
+}
