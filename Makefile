@@ -14,6 +14,8 @@ PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
 REGRESS = layout decode compose vectors roundtrip settings generate tables
 
+REGRESS_OPTS = --load-extension=snowflake
+
 TAP_TESTS = 1
 
 PG_CONFIG ?= pg_config
@@ -25,3 +27,7 @@ generator.o: compat.h generator.h layout.h settings.h
 layout.o: compat.h layout.h
 settings.o: compat.h layout.h settings.h
 snowflake.o: generator.h layout.h settings.h
+
+# for script/check
+print-%:
+	@echo $($*)

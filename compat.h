@@ -63,6 +63,14 @@ typedef void (*shmem_request_hook_type) (void);
 #define COMPAT_HOOK_SHMEM_REQUEST(previous, function) ((function) ())
 #endif
 
+/*
+ * Settings that can be defined while a parallel query runs; older versions
+ * do not mind.
+ */
+#ifndef GUC_ALLOW_IN_PARALLEL
+#define GUC_ALLOW_IN_PARALLEL 0
+#endif
+
 /* 16 wants the memory that a GUC's check hook hands over from guc_malloc(). */
 #if PG_VERSION_NUM < 160000
 #define guc_malloc(elevel, size) malloc(size)

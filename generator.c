@@ -16,12 +16,13 @@
  *		sequence, in the same tick to a lane with a higher number.
  *
  *		Invariant 3.  No id is above the limit, which is moved ahead of the
- *		ids by about a second at a time, nor in a tick below the floor, where
- *		the ids were when the limit was moved.  So no lane, however long it
+ *		ids by a second or two at a time, and no window opens in a tick below
+ *		the floor, which is where the ids were when the limit was moved.  So no lane, however long it
  *		was idle, falls back behind the others when the clock does.
  *
  *		Invariant 4.  No id is ahead of the clock by more than max_ahead less
- *		the lease; the limit is not ahead by more than max_ahead.
+ *		the lease (or 0, if that is less); the limit is ahead of the ids by a
+ *		lease at most.
  *
  * A backend keeps a window: the lane and the tick that it takes ids from, for
  * as long as the clock stays in the tick that it was in.  Within the window
@@ -177,7 +178,12 @@ initialize_shared(SHMEM_INIT_ARGS)
 static void
 shmem_error_callback(void *arg)
 {
-	if (geterrcode() == ERRCODE_OUT_OF_MEMORY)
+	int			code = geterrcode();
+
+	/* the last two are of dynamic shared memory: no slot, no room */
+	if (code == ERRCODE_OUT_OF_MEMORY ||
+		code == ERRCODE_INSUFFICIENT_RESOURCES ||
+		code == ERRCODE_DISK_FULL)
 		errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server, so that it sets memory aside.");
 }
 
@@ -247,11 +253,13 @@ GeneratorInit(void)
 static void
 warn_of_pending_layout(void)
 {
-	bool		pending = memcmp(&setting_layout, &shared->layout,
-								 sizeof(Layout)) != 0;
+	bool		pending;
 	uint32		hash = 0;
 	bool		warn;
 
+	if (!SettingsLayoutIsUsable())
+		return;
+	pending = memcmp(&setting_layout, &shared->layout, sizeof(Layout)) != 0;
 	if (pending)
 		hash = hash_bytes((unsigned char *) &setting_layout, sizeof(Layout));
 
@@ -262,7 +270,8 @@ warn_of_pending_layout(void)
 
 	if (warn)
 		ereport(WARNING,
-				(errmsg("changed setting \"snowflake.layout\" takes effect when the server is started the next time"),
+				(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
+				 errmsg("parameter \"snowflake.layout\" cannot be changed without restarting the server"),
 				 errdetail("The layout \"%s\" stays in force until then.",
 						   LayoutToText(&shared->layout))));
 }
@@ -283,7 +292,7 @@ GeneratorLayout(void)
 		attach_shared();
 
 	/* errors cannot be thrown under the spinlock */
-	if (!shared->layout_fixed)
+	if (!shared->layout_fixed && !SettingsLayoutIsUsable())
 		SettingsCheckUsable();
 	SpinLockAcquire(&shared->mutex);
 	if (!shared->layout_fixed)
@@ -340,14 +349,14 @@ server_id_bits(const Layout *layout, LayoutField field, const char *setting,
 	if (value > LayoutLargest(layout, field))
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("setting \"%s\" is out of range for the snowflake layout: %d",
+				 errmsg("parameter \"%s\" is out of range for the snowflake layout: %d",
 						setting, value),
 				 layout->bits[field] == 0 ?
 				 errdetail("The layout \"%s\" has no field \"%s\", so that only 0 is possible.",
 						   LayoutToText(layout), layout_field_names[field]) :
 				 errdetail("The layout \"%s\" takes values from 0 to " INT64_FORMAT ".",
 						   LayoutToText(layout), LayoutLargest(layout, field)),
-				 errhint("Correct the setting and reload, or choose another layout and restart the server.")));
+				 errhint("Correct the parameter and reload, or choose another layout and restart the server.")));
 	return LayoutPut(layout, field, value);
 }
 
@@ -502,8 +511,8 @@ layout_exhausted(const Layout *layout)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
-			 errmsg("clock is past the last tick of the snowflake layout"),
-			 errdetail("The last tick of the layout \"%s\" is %s.",
+			 errmsg("snowflake layout has no tick left"),
+			 errdetail("The last tick of the layout \"%s\" begins at %s.",
 					   LayoutToText(layout),
 					   timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))),
 			 errhint("Set the clock of the server right, or choose a layout with a later epoch or more bits of time.")));
@@ -553,8 +562,8 @@ wait_for_clock(int64 missing, instr_time *wait_start)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids are too far ahead of the clock"),
-				 errdetail("The next id has to wait until the clock has advanced by another %.3f s, and did wait for \"snowflake.max_wait\", %d ms. \"snowflake.max_ahead\" is %d ms.",
-						   missing / 1e6, setting_max_wait, setting_max_ahead),
+				 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+						   missing / 1e3, setting_max_ahead, setting_max_wait),
 				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If ids are wanted faster than the layout has them, give it more bits of lane or sequence.")));
 
 	/* look up now and then, in case somebody sets the clock right */
@@ -598,16 +607,14 @@ extend_limit(uint64 tick, const Layout *layout)
  * for the clock if need be.
  */
 static void
-open_window(TimestampTz now)
+open_window(TimestampTz now, instr_time *wait_start)
 {
 	const Layout *layout;
-	instr_time	wait_start;
 	uint64		now_tick;
 	uint64		limit_tick;
 	uint64		tick;
 	int			lane;
 
-	INSTR_TIME_SET_ZERO(wait_start);
 	window.clock_length = 0;
 	if (config.settings_version != settings_version)
 		configure();
@@ -626,9 +633,15 @@ open_window(TimestampTz now)
 		bound = now_tick + config.ahead;
 		if (tick <= bound)
 			break;
-		wait_for_clock(LayoutTickToTime(layout, tick - config.ahead) - now,
-					   &wait_start);
+
+		/* others may have seen a later clock than we did, before we slept */
 		now = GetCurrentTimestamp();
+		if (tick > clock_tick(layout, now) + config.ahead)
+		{
+			wait_for_clock(LayoutTickToTime(layout, tick - config.ahead) - now,
+						   wait_start);
+			now = GetCurrentTimestamp();
+		}
 	}
 
 	limit_tick = pg_atomic_read_u64(&shared->limit) >> config.sequence_bits;
@@ -646,6 +659,28 @@ open_window(TimestampTz now)
 	window.id_bits = config.server_bits | ((int64) lane << config.lane_shift);
 }
 
+/* Take the next id from the window; false if it has none left. */
+static inline bool
+take_id(int64 tag_bits)
+{
+	uint64		old = pg_atomic_read_u64(window.word);
+	uint64		word;
+
+	do
+	{
+		word = old < window.first ? window.start : old + 1;
+		if (unlikely(word > window.last ||
+					 word > pg_atomic_read_u64(&shared->limit)))
+			return false;
+	} while (unlikely(!pg_atomic_compare_exchange_u64(window.word, &old, word)));
+
+	last_word = word;
+	last_id = (int64) (word >> config.sequence_bits) << config.time_shift |
+		(int64) (word & config.sequence_mask) << config.sequence_shift |
+		window.id_bits | tag_bits;
+	return true;
+}
+
 /*
  * Make an id.  The value of its tag, if it has one, is given in its place.
  */
@@ -653,33 +688,20 @@ int64
 GeneratorNext(int64 tag_bits)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	instr_time	wait_start;
 
 	/* one comparison for both ends of the clock's tick */
-	if (unlikely((uint64) now - (uint64) window.clock_start >= window.clock_length))
-		open_window(now);
+	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
+		likely(take_id(tag_bits)))
+		return last_id;
 
+	INSTR_TIME_SET_ZERO(wait_start);
 	for (;;)
 	{
-		uint64		old = pg_atomic_read_u64(window.word);
-		uint64		word;
-
-		do
-		{
-			word = old < window.first ? window.start : old + 1;
-			if (unlikely(word > window.last ||
-						 word > pg_atomic_read_u64(&shared->limit)))
-				break;
-			if (likely(pg_atomic_compare_exchange_u64(window.word, &old, word)))
-			{
-				last_word = word;
-				last_id = (int64) (word >> config.sequence_bits) << config.time_shift |
-					(int64) (word & config.sequence_mask) << config.sequence_shift |
-					window.id_bits | tag_bits;
-				return last_id;
-			}
-		} while (true);
-
-		open_window(GetCurrentTimestamp());
+		open_window(now, &wait_start);
+		if (take_id(tag_bits))
+			return last_id;
+		now = GetCurrentTimestamp();
 	}
 }
 

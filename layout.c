@@ -144,6 +144,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 		layout->num_fields--;
 		memmove(&layout->order[place], &layout->order[place + 1],
 				(layout->num_fields - place) * sizeof(layout->order[0]));
+		layout->order[layout->num_fields] = 0;
 	}
 	layout->bits[field] = (int32) bits;
 	return true;
@@ -213,10 +214,16 @@ is_iso_zone(const char *zone)
 		 (length == 6 && zone[3] == ':' && strchr(zone + 4, ':') == NULL));
 }
 
-/* An instant that is known to have the ISO form, by PostgreSQL's own parser. */
+/*
+ * Read an instant that is known to have the ISO form with PostgreSQL's own
+ * parser, which must not see the letter "Z": it would look it up among the
+ * abbreviations of zones, which are the session's.
+ */
 static bool
-read_iso_instant(const char *value, TimestampTz *instant)
+read_iso_instant(const char *value, const char *zone_text, TimestampTz *instant)
 {
+	char	   *text = psprintf("%.*s%s", (int) (zone_text - value), value,
+								isalpha((unsigned char) *zone_text) ? "+00" : zone_text);
 	char		workbuf[MAXDATELEN + MAXDATEFIELDS];
 	char	   *field[MAXDATEFIELDS];
 	int			ftype[MAXDATEFIELDS];
@@ -226,7 +233,7 @@ read_iso_instant(const char *value, TimestampTz *instant)
 	fsec_t		fsec;
 	int			zone;
 
-	return ParseDateTime(value, workbuf, sizeof(workbuf), field, ftype,
+	return ParseDateTime(text, workbuf, sizeof(workbuf), field, ftype,
 						 MAXDATEFIELDS, &nf) == 0 &&
 		compat_decode_datetime(field, ftype, nf, &dtype, &tm, &fsec,
 							   &zone) == 0 &&
@@ -269,7 +276,7 @@ read_epoch(const char *value, Layout *layout, char **reason)
 						   value, zone);
 		return false;
 	}
-	if (!read_iso_instant(value, &layout->epoch))
+	if (!read_iso_instant(value, zone, &layout->epoch))
 	{
 		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
 						   value);
@@ -365,8 +372,9 @@ finish_layout(Layout *layout, char **reason)
 		return false;
 	}
 
-	layout->last_tick = Min(LayoutLargest(layout, FIELD_TIME),
-							(END_TIMESTAMP - 1 - layout->epoch) / layout->tick);
+	layout->last_tick =
+		Min(LayoutLargest(layout, FIELD_TIME),
+			LayoutSpan(layout->epoch, END_TIMESTAMP - 1) / layout->tick);
 	return true;
 }
 
@@ -474,11 +482,16 @@ LayoutToText(const Layout *layout)
 bool
 LayoutTimeToTick(const Layout *layout, TimestampTz time, int64 *tick)
 {
-	/* infinities would overflow the subtraction */
+	uint64		span_ticks;
+
+	/* infinity is not an instant */
 	if (time < layout->epoch || TIMESTAMP_NOT_FINITE(time))
 		return false;
-	*tick = (time - layout->epoch) / layout->tick;
-	return *tick <= layout->last_tick;
+	span_ticks = LayoutSpan(layout->epoch, time) / layout->tick;
+	if (span_ticks > (uint64) layout->last_tick)
+		return false;
+	*tick = (int64) span_ticks;
+	return true;
 }
 
 /* Throw an error unless the value fits its field. */

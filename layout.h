@@ -97,10 +97,22 @@ LayoutLargestId(const Layout *layout)
 	return (layout->last_tick << shift) | ((INT64CONST(1) << shift) - 1);
 }
 
+/*
+ * Microseconds from one instant to a later one.  Timestamps reach further
+ * into both directions than an int64 could hold their difference.
+ */
+static inline uint64
+LayoutSpan(TimestampTz from, TimestampTz to)
+{
+	return (uint64) to - (uint64) from;
+}
+
+/* The start of a tick, which must not be after the last one. */
 static inline TimestampTz
 LayoutTickToTime(const Layout *layout, int64 tick)
 {
-	return layout->epoch + tick * layout->tick;
+	return (TimestampTz) ((uint64) layout->epoch +
+						  (uint64) tick * (uint64) layout->tick);
 }
 
 #endif							/* SNOWFLAKE_LAYOUT_H */

@@ -16,6 +16,13 @@
  * remember what was found, and SettingsCheckUsable() stops the generator as
  * long as a built-in value stands in for it.
  *
+ * A parallel worker gets the values of its leader's session.  If it loads the
+ * library before that, with the leader's libraries, it finds what the
+ * configuration says, and what takes that away was hidden from the leader.
+ * If it loads the library later, because the leader has not, it finds no more
+ * than the leader's current value, be it from SET.  Settings can be defined
+ * then thanks to GUC_ALLOW_IN_PARALLEL; nobody can change them in parallel.
+ *
  * snowflake/settings.c
  *
  *-------------------------------------------------------------------------
@@ -51,18 +58,22 @@ static const struct config_enum_entry sequence_start_options[] = {
 typedef struct FoundSetting
 {
 	const char *name;
+	const char *takes;			/* its values, in words */
 	GucSource	source;			/* PGC_S_DEFAULT if there was nothing */
 	char	   *value;
 	bool		accepted;
 } FoundSetting;
 
 static FoundSetting found_settings[] = {
-	{.name = "snowflake.worker_id"},
-	{.name = "snowflake.datacenter_id"},
+	{.name = "snowflake.worker_id",.takes = "a whole number from 0 to 2147483647"},
+	{.name = "snowflake.datacenter_id",.takes = "a whole number from 0 to 2147483647"},
+	{.name = "snowflake.sequence_start",.takes = "\"random\" or \"zero\""},
+	{.name = "snowflake.max_ahead",.takes = "a time from 0 to 2147483647 ms, or -1"},
 	{.name = "snowflake.layout"},
-	{.name = "snowflake.sequence_start"},
-	{.name = "snowflake.max_ahead"},
 };
+
+static FoundSetting *const found_layout =
+&found_settings[lengthof(found_settings) - 1];
 
 static int	found_by_pid;
 
@@ -103,12 +114,17 @@ remember_found(FoundSetting *found)
 	struct config_generic *record = compat_find_setting(found->name);
 	const char *value;
 
-	if (record == NULL || record->reset_source == PGC_S_DEFAULT)
+	if (record == NULL)
 		return;
-	value = GetConfigOptionResetString(found->name);
-	found->source = record->reset_source;
-	found->value = MemoryContextStrdup(TopMemoryContext,
-									   value != NULL ? value : "");
+	if (record->reset_source != PGC_S_DEFAULT)
+	{
+		value = GetConfigOptionResetString(found->name);
+		found->source = record->reset_source;
+		found->value = MemoryContextStrdup(TopMemoryContext,
+										   value != NULL ? value : "");
+	}
+	else if (IsParallelWorker())
+		found->source = record->source;
 }
 
 void
@@ -125,7 +141,7 @@ SettingsDefine(void)
 							0,
 							0, INT_MAX,
 							PGC_SIGHUP,
-							0,
+							GUC_ALLOW_IN_PARALLEL,
 							NULL, assign_number, NULL);
 
 	DefineCustomIntVariable("snowflake.datacenter_id",
@@ -135,7 +151,7 @@ SettingsDefine(void)
 							0,
 							0, INT_MAX,
 							PGC_SIGHUP,
-							0,
+							GUC_ALLOW_IN_PARALLEL,
 							NULL, assign_number, NULL);
 
 	DefineCustomStringVariable("snowflake.layout",
@@ -164,7 +180,7 @@ SettingsDefine(void)
 							5000,
 							-1, INT_MAX,
 							PGC_SIGHUP,
-							GUC_UNIT_MS,
+							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
 							NULL, assign_number, NULL);
 
 	DefineCustomIntVariable("snowflake.max_wait",
@@ -174,7 +190,7 @@ SettingsDefine(void)
 							1000,
 							0, INT_MAX,
 							PGC_USERSET,
-							GUC_UNIT_MS,
+							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
 							NULL, NULL, NULL);
 
 	MarkGUCPrefixReserved("snowflake");
@@ -184,52 +200,63 @@ SettingsDefine(void)
 			compat_find_setting(found_settings[i].name)->reset_source != PGC_S_DEFAULT;
 }
 
-/* Why the value of a setting that was found in the configuration is no use. */
+/* Whether a built-in value stands in for one that was found. */
+static bool
+is_lost(const FoundSetting *found)
+{
+	bool		found_by_worker = IsParallelWorker() && found_by_pid == MyProcPid;
+
+	return found->source != PGC_S_DEFAULT &&
+		(!found->accepted || found_by_worker) &&
+		compat_find_setting(found->name)->reset_source == PGC_S_DEFAULT;
+}
+
+/* Why the value that was found in the configuration is of no use. */
 static char *
 why_unusable(const FoundSetting *found)
 {
 	Layout		layout;
 	char	   *reason;
 
-	if (strcmp(found->name, "snowflake.layout") == 0 &&
-		!LayoutParse(found->value, &layout, &reason))
-		return reason;
-	return psprintf("The configuration says \"%s\".", found->value);
+	if (found != found_layout)
+		return psprintf("The configuration says \"%s\", and it takes %s.",
+						found->value, found->takes);
+	if (LayoutParse(found->value, &layout, &reason))
+		reason = pstrdup("");
+	return psprintf("The configuration says \"%s\". %s", found->value, reason);
 }
 
 /*
  * Throw an error if a built-in value stands in for one that was found when
  * the library was loaded.  A value that is set later, by a reload, ends that.
- *
- * A parallel worker that loads the library finds what the configuration says
- * and then gets the values of its leader.  If that takes the value away, it
- * was hidden from the leader.
  */
 void
 SettingsCheckUsable(void)
 {
-	bool		found_by_worker = IsParallelWorker() && found_by_pid == MyProcPid;
-
 	for (int i = 0; i < lengthof(found_settings); i++)
 	{
 		FoundSetting *found = &found_settings[i];
 
-		if (found->source == PGC_S_DEFAULT ||
-			(found->accepted && !found_by_worker) ||
-			compat_find_setting(found->name)->reset_source != PGC_S_DEFAULT)
+		if (!is_lost(found))
 			continue;
-
 		if (found->source >= PGC_S_GLOBAL || found->accepted)
 			ereport(ERROR,
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
-					 errmsg("setting \"%s\" cannot be set for a session",
+					 errmsg("parameter \"%s\" cannot be set for a session",
 							found->name),
-					 errdetail("The connection options, ALTER ROLE or ALTER DATABASE set it, which hides the value of the server's configuration."),
-					 errhint("Take it out there and connect again.")));
+					 errdetail("SET, the connection options, ALTER ROLE or ALTER DATABASE give it a value, which hides that of the server's configuration."),
+					 errhint("Take it out there and connect again. If the configuration was reloaded while the statement ran, run it again.")));
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("setting \"%s\" cannot be used", found->name),
+				 errmsg("parameter \"%s\" cannot be used", found->name),
 				 errdetail("%s", why_unusable(found)),
 				 errhint("Correct it in the server's configuration and reload. If it was taken out there, start a new session, or the server if the library is preloaded.")));
 	}
+}
+
+/* Whether setting_layout is what the server's configuration says. */
+bool
+SettingsLayoutIsUsable(void)
+{
+	return !is_lost(found_layout);
 }

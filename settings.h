@@ -30,5 +30,6 @@ extern uint32 settings_version;
 
 extern void SettingsDefine(void);
 extern void SettingsCheckUsable(void);
+extern bool SettingsLayoutIsUsable(void);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

@@ -245,9 +245,11 @@ snowflake_compose(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
 						timestamptz_to_str(generated_at)),
-				 errdetail("Ticks of the layout \"%s\" end after %s.",
+		/* the function has one buffer for all of its results */
+				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
 						   LayoutToText(layout),
-						   timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick)))));
+						   pstrdup(timestamptz_to_str(layout->epoch)),
+						   pstrdup(timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))))));
 	id = LayoutPut(layout, FIELD_TIME, tick);
 
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)

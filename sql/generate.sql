@@ -1,0 +1,98 @@
+\set SHOW_CONTEXT never
+
+-- Nothing was made yet in a new session
+SELECT snowflake_currval();
+\echo :LAST_ERROR_SQLSTATE
+
+SELECT snowflake_nextval() AS id \gset
+SELECT snowflake_currval() = :id AS currval;
+SELECT snowflake_nextval() > :id AS greater;
+SELECT snowflake_currval() > :id AS currval_follows;
+
+-- An id is positive, and its fields say where it comes from
+SELECT id > 0 AS positive, generated_at, datacenter_id, worker_id,
+	timeline = (SELECT timeline_id FROM pg_control_checkpoint()) & 3 AS timeline,
+	lane BETWEEN 0 AND 7 AS lane, sequence BETWEEN 0 AND 4095 AS sequence, tag
+FROM (SELECT snowflake_nextval() AS id) AS n,
+	LATERAL (SELECT worker_id, datacenter_id, timeline, lane, sequence, tag,
+				generated_at BETWEEN date_trunc('milliseconds', now()) AND clock_timestamp() AS generated_at
+			 FROM snowflake_decode(id)) AS d;
+
+-- Ids of a statement increase, in the order in which they are made
+SELECT count(*), count(DISTINCT id), bool_and(id > previous) AS increasing
+FROM (SELECT id, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previous
+	  FROM (SELECT i, snowflake_nextval() AS id FROM generate_series(1, 100000) AS i) AS made) AS pairs;
+
+-- The time is the clock's
+SELECT count(*) AS made, count(*) FILTER (WHERE snowflake_timestamp(id) > after OR
+	snowflake_timestamp(id) < before - interval '1 ms') AS wrong
+FROM (SELECT clock_timestamp() AS before, snowflake_nextval() AS id, clock_timestamp() AS after
+	  FROM generate_series(1, 10000) OFFSET 0) AS made;
+
+-- Read-only transactions, and those that roll back
+BEGIN READ ONLY;
+SELECT snowflake_nextval() AS id \gset
+SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
+ROLLBACK;
+SELECT snowflake_currval() = :id AS survives_rollback, snowflake_nextval() > :id AS greater;
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT snowflake_nextval() > :id AS greater;
+COMMIT;
+
+-- Nothing else in this file waits for the clock
+SET snowflake.max_wait = 0;
+
+-- A tag needs a layout that has the field
+SELECT snowflake_nextval(1);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_nextval(NULL);
+SELECT snowflake_nextval('x');
+
+-- DISCARD ALL forgets nothing that keeps ids apart
+SELECT snowflake_nextval() AS id \gset
+DISCARD ALL;
+SELECT snowflake_currval() = :id AS currval, snowflake_nextval() > :id AS greater;
+
+-- Prepared statements, PL/pgSQL, cursors, and a loop of subtransactions
+PREPARE make AS SELECT snowflake_nextval() > $1 AS greater;
+EXECUTE make (:id);
+EXECUTE make (:id);
+DEALLOCATE make;
+DO $$
+DECLARE
+	last_id bigint := 0;
+	id bigint;
+BEGIN
+	FOR i IN 1..1000 LOOP
+		BEGIN
+			id := snowflake_nextval();
+			ASSERT id > last_id;
+			ASSERT id = snowflake_currval();
+			last_id := id;
+			PERFORM 1 / (i % 2);
+		EXCEPTION WHEN division_by_zero THEN
+			NULL;
+		END;
+	END LOOP;
+END $$;
+BEGIN;
+DECLARE c CURSOR FOR SELECT snowflake_nextval() > :id FROM generate_series(1, 5);
+FETCH 2 FROM c;
+FETCH 2 FROM c;
+COMMIT;
+
+-- Extensions can go and come back; ids go on
+SELECT snowflake_nextval() AS id \gset
+BEGIN;
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake;
+SELECT snowflake_nextval() > :id AS greater;
+COMMIT;
+
+-- It can live in any schema, also one that is not on the path
+CREATE SCHEMA ids;
+ALTER EXTENSION snowflake SET SCHEMA ids;
+SELECT ids.snowflake_compose('2026-01-01 00:00:00+00', lane => 1, layout => 'snowflake');
+SELECT ids.snowflake_nextval() > :id AS greater;
+ALTER EXTENSION snowflake SET SCHEMA public;
+DROP SCHEMA ids;

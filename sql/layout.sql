@@ -1,0 +1,126 @@
+-- the presets, as the design gives them
+SELECT p AS preset, c.*
+FROM unnest('{snowflake,twitter,leaf,discord,instagram,sonyflake,
+	uid-generator,cosid,mastodon,pgedge,js53}'::text[]) AS p,
+	snowflake_capacity(p) AS c;
+
+SELECT * FROM snowflake_layout('snowflake');
+-- the default is in force
+SELECT snowflake_capacity() = snowflake_capacity('snowflake') AS in_force;
+SELECT array_agg(l) = (SELECT array_agg(s) FROM snowflake_layout('snowflake') AS s) AS in_force
+FROM snowflake_layout() AS l;
+
+-- words in any case, blanks of any kind, tick and epoch anywhere after time
+SELECT (snowflake_capacity(l)).layout
+FROM unnest(ARRAY[
+	'time:41',
+	E'  TIME:41\tWorker:10\n sequence:12  ',
+	'time:41 tick:10ms worker:10 epoch:2020-01-01T00:00:00Z sequence:10',
+	'time:53 sequence:10 tick:1us',
+	'time:31 sequence:20 tick:1s',
+	'time:41 lane:0 sequence:12',
+	'time:62 tag:1',
+	'time:41 sequence:12 tick:1000us epoch:2020-01-01T00:00:00.123456Z']) AS l;
+
+-- epochs: an instant is the same however it is written
+SELECT e, (snowflake_capacity('time:41 epoch:' || e)).first_instant
+FROM unnest(ARRAY[
+	'0',
+	'-28800000',
+	'1767225600000',
+	'2026-01-01T00:00:00Z',
+	'2026-01-01t00:00z',
+	'2026-01-01T01:00:00+01:00',
+	'2025-12-31T19:00:00-05',
+	'2026-01-01T05:30:00.5+0530',
+	'1969-12-31T16:00:00-08:00']) AS e;
+
+-- and it does not depend on how the session writes dates
+BEGIN;
+SET LOCAL DateStyle = 'SQL, DMY';
+SET LOCAL TimeZone = 'Asia/Kolkata';
+SET LOCAL IntervalStyle = 'sql_standard';
+SELECT snowflake_capacity('time:41 sequence:12 epoch:2026-02-03T04:05:06Z');
+ROLLBACK;
+
+BEGIN;
+SET LOCAL TimeZone = '<Z>5';
+SELECT (snowflake_capacity('time:41 epoch:2026-02-03T04:05:06Z')).layout;
+ROLLBACK;
+
+-- what follows a preset overrides it in place, a field of its own goes below
+SELECT (snowflake_capacity(l)).layout
+FROM unnest(ARRAY[
+	'twitter epoch:1420041600000',
+	'snowflake lane:0',
+	'snowflake lane:1 worker:7',
+	'snowflake sequence:9 tag:3',
+	'Snowflake time:33 tick:1s sequence:20',
+	'js53 tick:10ms']) AS l;
+SELECT * FROM snowflake_layout('snowflake sequence:8 tag:4 timeline:0');
+
+-- a layout in full reads back as itself
+SELECT bool_and(c = snowflake_capacity(c.layout)) AS same
+FROM unnest('{snowflake,sonyflake,uid-generator,mastodon,
+	time:62 epoch:-210000000000000,time:41 tick:7us}'::text[]) AS p,
+	snowflake_capacity(p) AS c;
+
+-- lanes that exist, and ids per second, are what the server can do
+SELECT lanes, ids_per_second FROM snowflake_capacity('time:32 lane:31');
+SELECT lanes, ids_per_second FROM snowflake_capacity('time:26 lane:6 sequence:31 tick:1us');
+SELECT workers FROM snowflake_capacity('time:1 datacenter:31 worker:31');
+-- timestamptz ends before the time field does
+SELECT last_instant FROM snowflake_capacity('time:62');
+
+-- errors teach
+SELECT snowflake_layout('');
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_layout('   ');
+SELECT snowflake_layout('time:37 worker:20 sequence:16');
+SELECT snowflake_layout('twitter lane:1');
+SELECT snowflake_layout('worker:10 time:41 sequence:12');
+SELECT snowflake_layout('lane:0 time:41');
+SELECT snowflake_layout('worker:10 sequence:12');
+SELECT snowflake_layout('time:41 worker:5 worker:5');
+SELECT snowflake_layout('time:41 tick:1ms tick:1ms');
+SELECT snowflake_layout('time:41 lane:0 lane:3');
+SELECT snowflake_layout('time:41 wroker:5');
+SELECT snowflake_layout('time:41 worker');
+SELECT snowflake_layout('time:41 twitter');
+SELECT snowflake_layout('twiter');
+SELECT snowflake_layout('time:41 :5');
+SELECT snowflake_layout('time:0 sequence:12');
+SELECT snowflake_layout('time:63');
+SELECT snowflake_layout('time:41 worker:32');
+SELECT snowflake_layout('time:41 worker:-1');
+SELECT snowflake_layout('time:41 worker:');
+SELECT snowflake_layout('time:41 worker:5x');
+SELECT snowflake_layout('time:41 worker:+5');
+SELECT snowflake_layout('time:41 worker:99999999999999999999');
+SELECT snowflake_layout('time:41 tick:0ms');
+SELECT snowflake_layout('time:41 tick:2s');
+SELECT snowflake_layout('time:41 tick:10');
+SELECT snowflake_layout('time:41 tick:1m');
+SELECT snowflake_layout('time:41 tick:ms');
+SELECT snowflake_layout('time:41 tick:-1ms');
+SELECT snowflake_layout('time:41 tick:100000000us');
+SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00');
+SELECT snowflake_layout('time:41 epoch:2026-01-01');
+SELECT snowflake_layout('time:41 epoch:infinity');
+SELECT snowflake_layout('time:41 epoch:-infinity');
+SELECT snowflake_layout('time:41 epoch:now');
+SELECT snowflake_layout('time:41 epoch:epoch');
+SELECT snowflake_layout('time:41 epoch:');
+SELECT snowflake_layout('time:41 epoch:2026-02-30T00:00:00Z');
+SELECT snowflake_layout('time:41 epoch:2026-13-01T00:00:00Z');
+SELECT snowflake_layout('time:41 epoch:2026-01-01T25:00:00Z');
+SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00+99:00');
+SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00Europe/Berlin');
+SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00PST');
+SELECT snowflake_layout('time:41 epoch:01/02/2026T00:00:00Z');
+SELECT snowflake_layout('time:41 epoch:9223372036854775807');
+SELECT snowflake_layout('time:41 epoch:-9223372036854775808');
+SELECT snowflake_layout('time:41 epoch:99999999999999999999');
+SELECT snowflake_layout('time:41 epoch:9999999999999999');
+SELECT snowflake_layout(repeat(' ', 501));
+SELECT snowflake_layout(NULL), snowflake_capacity(NULL);

@@ -1,0 +1,32 @@
+-- Known answers: ids published elsewhere, with what they mean
+\getenv abs_srcdir PG_ABS_SRCDIR
+\set file :abs_srcdir '/data/vectors.csv'
+CREATE TABLE vectors (
+	layout text,
+	id bigint,
+	generated_at timestamptz,
+	datacenter_id int,
+	worker_id int,
+	timeline int,
+	lane int,
+	sequence int,
+	tag int,
+	source text
+);
+COPY vectors FROM :'file' CSV HEADER;
+SELECT count(*) FROM vectors;
+
+-- each must decode to what it says
+SELECT v.*, d.*
+FROM vectors AS v, snowflake_decode(v.id, v.layout) AS d
+WHERE (v.generated_at, v.datacenter_id, v.worker_id, v.timeline, v.lane, v.sequence, v.tag)
+	IS DISTINCT FROM
+	(d.generated_at, d.datacenter_id, d.worker_id, d.timeline, d.lane, d.sequence, d.tag);
+
+-- and compose back
+SELECT *
+FROM vectors
+WHERE id IS DISTINCT FROM
+	snowflake_compose(generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag, layout);
+
+DROP TABLE vectors;

@@ -1,0 +1,253 @@
+# Settings that cannot be used, set where they must not be, or changed under
+# a running server; a library that does not fit, and no memory for it.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Cwd qw(abs_path);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+my ($code, $message);
+
+# Change settings of a running server, and wait for the postmaster to see it.
+# A session that starts after that has them.
+sub set_and_reload
+{
+	my ($node, $name, $value) = @_;
+	my $offset = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf', "$name = '$value'");
+	$node->reload;
+	$node->wait_for_log(qr/received SIGHUP, reloading configuration files/, $offset);
+	return;
+}
+
+# What cannot be used fails generation, whether the library comes early or
+# late.  The server starts, and everything else works.
+my @unusable = (
+	[ 'snowflake.worker_id', 'abc', qr/The configuration says "abc"/ ],
+	[ 'snowflake.worker_id', '', qr/The configuration says ""/ ],
+	[ 'snowflake.worker_id', '-1', qr/The configuration says "-1"/ ],
+	[ 'snowflake.worker_id', '99999999999', qr/The configuration says "99999999999"/ ],
+	[ 'snowflake.datacenter_id', 'x', qr/The configuration says "x"/ ],
+	[ 'snowflake.layout', 'twiter', qr/"twiter" is neither a field/ ],
+	[ 'snowflake.layout', 'time:37 worker:20 sequence:16', qr/is 73 bits, and an id has 63/ ],
+	[ 'snowflake.sequence_start', 'maybe', qr/The configuration says "maybe"/ ],
+	[ 'snowflake.max_ahead', 'far', qr/The configuration says "far"/ ]);
+
+foreach my $preload (0, 1)
+{
+	my $when = $preload ? 'preloaded' : 'loaded late';
+	my $node = new_server("unusable$preload", preload => $preload);
+
+	foreach my $case (@unusable)
+	{
+		my ($name, $value, $reason) = @$case;
+		my $conf = slurp_file($node->data_dir . '/postgresql.conf');
+
+		$node->append_conf('postgresql.conf', "$name = '$value'");
+		$node->restart;
+		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+		is($code, 'F0000', "$when: $name = '$value' fails generation");
+		like($message, qr/parameter "$name" cannot be used.*DETAIL:.*$reason.*HINT:/s, 'and says why');
+		is( $node->safe_psql('postgres', "SELECT snowflake_worker_id(1541815603606036480, 'twitter')"),
+			26, 'a layout of its own is decoded');
+
+		# a session that has met the error goes on once it is corrected
+		my $session = $node->background_psql('postgres', on_error_stop => 0);
+		$session->query('SELECT snowflake_nextval()');
+		$session->{stderr} = '';
+		unlink $node->data_dir . '/postgresql.conf';
+		append_to_file($node->data_dir . '/postgresql.conf', $conf);
+		set_and_reload($node, $name,
+			{ layout => 'snowflake', sequence_start => 'zero' }->{ $name =~ s/.*\.//r } // 0);
+		my $id = '';
+		foreach (1 .. 100)
+		{
+			$id = $session->query('SELECT snowflake_nextval()');
+			last if $id =~ /^\d+$/;
+			$session->{stderr} = '';
+			select(undef, undef, undef, 0.05);
+		}
+		like($id, qr/^\d+$/, "$when: $name corrected by a reload");
+		$session->{stderr} = '';
+		$session->quit;
+		unlink $node->data_dir . '/postgresql.conf';
+		append_to_file($node->data_dir . '/postgresql.conf', $conf);
+	}
+	$node->stop;
+}
+
+# A worker id that the layout has no room for is an error at use.
+my $node = new_server('range', 'snowflake.worker_id' => 32);
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, 'F0000', 'a worker id that does not fit');
+like($message, qr/"snowflake\.worker_id" is out of range.*32.*takes values from 0 to 31/s, 'the error gives the range');
+set_and_reload($node, 'snowflake.worker_id', 31);
+is($node->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'), 31, 'the largest fits');
+set_and_reload($node, 'snowflake.datacenter_id', 1);
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+like($message, qr/"snowflake\.datacenter_id" is out of range.*has no field "datacenter"/s, 'a datacenter that the layout lacks');
+set_and_reload($node, 'snowflake.datacenter_id', 0);
+set_and_reload($node, 'snowflake.worker_id', 5);
+
+# Nobody gets another worker id for a session.  The library is loaded late
+# here, so that the first SET is of a name that PostgreSQL does not know yet.
+$node->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
+my $worker = 'SELECT snowflake_worker_id(snowflake_nextval())';
+my ($ret, $out, $err) = $node->psql('postgres', "SET snowflake.worker_id = 9; $worker", extra_params => [ '-U', 'plain' ]);
+is($out, 5, 'SET by an ordinary user before the library is loaded has no effect');
+like($err, qr/WARNING: .*parameter "snowflake\.worker_id" cannot be changed now/, 'but a warning');
+($ret, $out, $err) = $node->psql('postgres', "BEGIN; SET LOCAL snowflake.worker_id = 9; $worker; COMMIT; $worker", extra_params => [ '-U', 'plain' ]);
+is($out, "5\n5", 'nor has SET LOCAL');
+($ret, $out, $err) = $node->psql('postgres', "$worker; SET snowflake.worker_id = 9", extra_params => [ '-U', 'plain' ]);
+like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'SET after it is loaded is an error');
+
+# What hides the configuration file's value from the session must not leave
+# it with the built-in one.
+foreach my $name ('worker_id', 'layout', 'max_ahead')
+{
+	local $ENV{PGOPTIONS} = "-c snowflake.$name=9";
+	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+	is($code, 'F0000', "$name in connection options fails generation");
+	like($message, qr/parameter "snowflake\.$name" cannot be set for a session/, 'and says why');
+}
+foreach my $scope ('ROLE plain', 'DATABASE postgres', 'ROLE plain IN DATABASE postgres', 'ROLE ALL')
+{
+	$node->safe_psql('postgres', "ALTER $scope SET snowflake.worker_id = 9");
+	($ret, $out, $err) = $node->psql('postgres', "SET client_min_messages = error; $worker", extra_params => [ '-U', 'plain' ]);
+	like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, "ALTER $scope SET fails generation");
+	$node->safe_psql('postgres', "ALTER $scope RESET snowflake.worker_id");
+}
+is($node->safe_psql('postgres', $worker), 5, 'without it, ids are made');
+
+# A parallel worker that loads the library for a leader who has not.
+my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+$node->safe_psql('postgres', "CREATE FUNCTION late() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN snowflake_nextval(); END'");
+is( $node->safe_psql('postgres', "SET $force = on; CREATE TEMP TABLE t AS SELECT late() AS id; RESET $force; SELECT snowflake_worker_id(id) FROM t"),
+	5,
+	'a parallel worker that loads the library has the settings of the server');
+($ret, $out, $err) = $node->psql('postgres', "SET snowflake.worker_id = 9; SET $force = on; SELECT late()", extra_params => [ '-U', 'plain' ]);
+is($out, '', 'SET before a parallel worker loads the library');
+like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, 'is an error');
+$node->restart;
+($ret, $out, $err) = $node->psql('postgres', "SET snowflake.layout = 'js53'; SET $force = on; SELECT late()", extra_params => [ '-U', 'plain' ]);
+like($err, qr/parameter "snowflake\.layout" cannot be set for a session/, 'also for the layout');
+
+# What decodes does not depend on other settings.
+$node->restart;
+{
+	local $ENV{PGOPTIONS} = '-c snowflake.worker_id=9';
+	is($node->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(0)'), 0, 'decoding with an unusable worker id');
+}
+$node->stop;
+
+# When preloaded, such settings never get in.
+$node = new_server('preloaded', preload => 1, 'snowflake.worker_id' => 5);
+{
+	local $ENV{PGOPTIONS} = '-c snowflake.worker_id=9';
+	($ret, $out, $err) = $node->psql('postgres', $worker);
+	like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'preloaded: connection options are refused');
+}
+is($node->safe_psql('postgres', $worker), 5, 'preloaded: ids are made');
+is( $node->safe_psql(
+		'postgres', "SELECT count(*), max(allocated_size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake generator'"),
+	'1|t',
+	'shared memory is at most 16 kB');
+
+# A changed layout waits for the next start.
+my $before = $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()');
+my $offset = -s $node->logfile;
+set_and_reload($node, 'snowflake.layout', 'snowflake worker:4 sequence:13');
+($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_sequence(snowflake_nextval()) < 4096; SELECT layout FROM snowflake_capacity()');
+is($out, "t\n$before", 'a changed layout does not take effect');
+like($err, qr/WARNING: .*parameter "snowflake\.layout" cannot be changed without restarting the server.*DETAIL: .*\Q$before\E/s, 'but warns');
+($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_nextval()');
+unlike($err, qr/WARNING/, 'once');
+ok(-s $node->logfile > $offset && slurp_file($node->logfile, $offset) =~ /cannot be changed without restarting the server/, 'in the log as well');
+$node->restart;
+is( $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'),
+	'time:41 worker:4 timeline:2 lane:3 sequence:13 tick:1ms epoch:2026-01-01T00:00:00Z',
+	'it does at the next start');
+
+# A crash restart is one, too.
+set_and_reload($node, 'snowflake.layout', 'snowflake');
+my $victim = $node->background_psql('postgres', on_error_stop => 0);
+kill 'KILL', $victim->query_safe('SELECT pg_backend_pid()');
+eval { $victim->quit };
+$node->poll_query_until('postgres', 'SELECT snowflake_nextval() > 0') or die 'no crash restart';
+is($node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'), $before, 'or at a crash restart');
+
+# On a standby ids are decoded, and not made.
+$node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 5\nhot_standby = on");
+$node->restart;
+$node->safe_psql('postgres', 'CREATE TABLE ids AS SELECT snowflake_nextval() AS id');
+$node->backup('base');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'base', has_streaming => 1);
+$standby->start;
+($code, $message) = sqlstate_of($standby, 'SELECT snowflake_nextval()');
+is($code, '25006', 'a standby makes no ids');
+is($standby->safe_psql('postgres', 'SELECT snowflake_worker_id(id) FROM ids'), 5, 'a standby decodes them');
+my $connected = $standby->background_psql('postgres', on_error_stop => 0);
+$connected->query('SELECT snowflake_nextval()');
+$connected->{stderr} = '';
+$node->stop;
+$standby->promote;
+is($connected->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
+	2, 'after its promotion it does, with its timeline, in sessions that were connected before');
+$connected->quit;
+$standby->stop;
+
+# A library of another version under a running server must not make lanes of
+# its own.
+my $other = abs_path(PostgreSQL::Test::Utils::tempdir());
+system_or_bail('sh', '-c', "cp *.c *.h Makefile *.sql *.control $other");
+command_ok(
+	[
+		'make', '--silent', '-C', $other, 'PG_CONFIG=' . $node->installed_command('pg_config'),
+		'with_llvm=no', 'PG_CPPFLAGS=-DSHMEM_VERSION=4711', 'snowflake.so'
+	],
+	'build another version');
+$node = new_server('version');
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$node->safe_psql('postgres', "CREATE FUNCTION other_nextval() RETURNS bigint AS '$other/snowflake', 'snowflake_nextval' LANGUAGE C");
+($code, $message) = sqlstate_of($node, 'SELECT other_nextval()');
+is($code, '55000', 'a library of another version is refused');
+like($message, qr/library was replaced.*DETAIL: .*version 4711.*HINT: .*Restart/s, 'the error says so');
+is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'the old one goes on');
+$node->stop;
+
+# No memory for it
+$node = new_server('memory', max_connections => 20, max_locks_per_transaction => 10);
+SKIP:
+{
+	my $fill = abs_path($node->basedir) . '/fill';
+	if ($node->pg_version < 17)
+	{
+		# the lock table takes all that is spare, and never gives it back
+		$node->psql('postgres', 'SELECT pg_advisory_xact_lock(i) FROM generate_series(1, 100000) AS i');
+	}
+	else
+	{
+		my $free = (split ' ', (split /\n/, `df --block-size=1M /dev/shm`)[1])[3];
+		skip 'too much room in /dev/shm to use it up', 3 if $free > 512;
+		$fill = "/dev/shm/snowflake-test-$$";
+		system("head -c 600M /dev/zero > $fill 2>/dev/null");
+	}
+	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+	like($code, qr/^53[12]00$/, 'no shared memory left');
+	like($message, qr/HINT: .*shared_preload_libraries/, 'the hint says to preload');
+	unlink $fill;
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
+	$node->restart;
+	is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'which helps');
+}
+$node->stop;
+
+done_testing();

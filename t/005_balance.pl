@@ -1,0 +1,112 @@
+# Ids are even modulo any number, also when few of them are made: chi-square
+# at the 0.1% level, for ids at fixed spacings and at irregular ones.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+BAIL_OUT('libfaketime is not installed') if !defined faketime_library();
+
+# 0.1% points of the chi-square distribution with n - 1 degrees of freedom
+my %critical = (
+	2 => 10.828,
+	5 => 18.467,
+	10 => 27.877,
+	16 => 37.697,
+	100 => 148.230,
+	1024 => 1168.497);
+my $sample = 20480;
+
+# Of how many of the moduli the ids of a sample are not even.
+sub uneven
+{
+	my ($node, $sample_query) = @_;
+	my $query = "CREATE TEMP TABLE sample AS $sample_query;\n";
+
+	$query .= qq{
+SELECT $_, sum(power(coalesce(count, 0) - $sample / $_.0, 2)) / ($sample / $_.0)
+FROM generate_series(0, $_ - 1) AS i LEFT JOIN
+	(SELECT id % $_ AS i, count(*) FROM sample GROUP BY 1) AS c USING (i);
+} foreach sort { $a <=> $b } keys %critical;
+	my %chi_square =
+	  map { split /\|/ } split /\n/, $node->safe_psql('postgres', $query);
+	return grep { $chi_square{$_} > $critical{$_} } keys %critical;
+}
+
+# An even sample exceeds one of the points in up to 6 of 1000 cases.  It is
+# taken to be uneven in a modulus if that happens three times in a row, which
+# chance does once in 10^9 (for each modulus and kind of sample).
+sub is_even
+{
+	my ($node, $name, $sample_query) = @_;
+	my @suspects = keys %critical;
+
+	foreach (1 .. 3)
+	{
+		my %uneven = map { $_ => 1 } uneven($node, $sample_query);
+		@suspects = grep { $uneven{$_} } @suspects;
+		last if !@suspects;
+	}
+	is("@suspects", '', $name);
+	return;
+}
+
+# Under libfaketime's increment the clock advances by a fixed time with each
+# look at it, and making an id takes one look.
+sub start_with_spacing
+{
+	my ($node, $ms) = @_;
+	my $file = $node->basedir . '/clock';
+
+	unlink $file;
+	append_to_file($file, '@2026-06-01 00:00:00 i' . $ms / 1000);
+	$node->stop;
+	start_with_clock($node);
+	return;
+}
+
+my $fixed = "SELECT snowflake_nextval() AS id FROM generate_series(1, $sample)";
+my $node = new_server('spaced', clock => 1);
+foreach my $ms (1, 6, 11)
+{
+	start_with_spacing($node, $ms);
+	is( $node->safe_psql(
+			'postgres', qq{
+SELECT string_agg(DISTINCT spacing::text, ' ')
+FROM (SELECT snowflake_timestamp(id) - lag(snowflake_timestamp(id)) OVER (ORDER BY id) AS spacing FROM ($fixed) AS s) AS t}),
+		sprintf('00:00:00.%03d', $ms),
+		"ids are made every $ms ms");
+	is_even($node, "an id every $ms ms: even", $fixed);
+}
+
+# The same test finds ids uneven that begin each tick with sequence 0.
+$node->append_conf('postgresql.conf', 'snowflake.sequence_start = zero');
+start_with_spacing($node, 6);
+cmp_ok(scalar(uneven($node, $fixed)), '>=', 5, 'with sequence_start = zero they are not');
+$node->stop;
+
+# Eight sessions that make an id every 4 ms or so, in real time.
+$node = new_server('irregular');
+$node->safe_psql('postgres', 'CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY)');
+foreach my $try (1 .. 3)
+{
+	$node->safe_psql('postgres', 'TRUNCATE ids');
+	run_clients(
+		$node,
+		'--client=8 --jobs=2 --protocol=prepared --transactions=' . $sample / 8,
+		"irregular ids, try $try",
+		"\\set us random(0, 7000)\n\\sleep :us us\nINSERT INTO ids VALUES (snowflake_nextval())");
+	my @uneven = uneven($node, 'SELECT id FROM ids');
+	next if @uneven && $try < 3;
+	is("@uneven", '', 'ids at irregular times: even');
+	last;
+}
+$node->stop;
+
+done_testing();
