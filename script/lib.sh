@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What the scripts share.  Sourced by bash, not run.
 
 # The Debian releases that bring the PostgreSQL versions we support.
