@@ -73,3 +73,63 @@ copy_sources()
 		tar --extract --no-same-owner --directory="$1"
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
 }
+
+# The settings with which a server finds the extension below a directory that
+# "make install DESTDIR=..." wrote to.  Debian's servers up to 17 look for
+# extensions below a directory; PostgreSQL 18 has a setting of its own.
+staged_settings()
+{
+	local version=$1 stage=$2
+
+	if [ "$version" -ge 18 ]; then
+		echo "extension_control_path = '$stage/usr/share/postgresql/$version:\$system'"
+	else
+		echo "extension_destdir = '$stage'"
+	fi
+	echo "dynamic_library_path = '$stage/usr/lib/postgresql/$version/lib:\$libdir'"
+}
+
+# Build the extension and start a server with it, for the time that a script
+# runs.  Only its user reaches the server, through a socket in its directory.
+# Sets what libpq and the caller need to find it; more settings on stdin.
+start_throwaway_server()
+{
+	version=$(native_version)
+	bindir=/usr/lib/postgresql/$version/bin
+	local packages
+	mapfile -t packages < <(packages_for "$version" | tr ' ' '\n')
+	need_packages "${packages[@]}"
+
+	throwaway=$(mktemp --directory --tmpdir snowflake.XXXXXX)
+	trap stop_throwaway_server EXIT
+	chmod 755 "$throwaway"
+	copy_sources "$throwaway/source"
+	[ "$(id -u)" -ne 0 ] || chown postgres "$throwaway"
+	as_user make --silent -C "$throwaway/source" PG_CONFIG="$bindir/pg_config" \
+		with_llvm=no install DESTDIR="$throwaway/stage" >"$throwaway.log" 2>&1 ||
+		{ cat "$throwaway.log"; die "could not build the extension"; }
+	rm -f "$throwaway.log"
+	as_user "$bindir/initdb" --pgdata="$throwaway/data" --username=postgres \
+		--auth=trust --no-sync >/dev/null
+	{
+		staged_settings "$version" "$throwaway/stage"
+		echo "listen_addresses = ''"
+		echo "unix_socket_directories = '$throwaway'"
+		cat
+	} >>"$throwaway/data/postgresql.conf"
+	as_user "$bindir/pg_ctl" --pgdata="$throwaway/data" --log="$throwaway/log" \
+		--silent --wait start || { cat "$throwaway/log"; die "could not start the server"; }
+
+	# the user that runs the server may not be able to enter where we are
+	cd "$throwaway" || die "cannot enter $throwaway"
+	unset PGPORT PGOPTIONS PGSERVICE
+	export PGHOST=$throwaway PGUSER=postgres PGDATABASE=postgres PATH=$bindir:$PATH
+}
+
+stop_throwaway_server()
+{
+	[ ! -e "$throwaway/data/postmaster.pid" ] ||
+		as_user "$bindir/pg_ctl" --pgdata="$throwaway/data" --silent --mode=immediate stop || true
+	cd /
+	rm -rf "$throwaway"
+}
