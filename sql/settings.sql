@@ -15,7 +15,7 @@ SET snowflake.max_ahead = 0;
 \echo :LAST_ERROR_SQLSTATE
 SELECT set_config('snowflake.worker_id', '1', true);
 ALTER ROLE CURRENT_USER SET snowflake.worker_id = 1;
-ALTER DATABASE regression SET snowflake.worker_id = 1;
+ALTER DATABASE :"DBNAME" SET snowflake.worker_id = 1;
 CREATE FUNCTION f() RETURNS bigint LANGUAGE SQL SET snowflake.worker_id = 1
 AS 'SELECT snowflake_nextval()';
 SELECT name, setting, source FROM pg_settings WHERE name LIKE 'snowflake.%' AND source <> 'default';
@@ -25,7 +25,9 @@ CREATE ROLE regress_snowflake_user;
 SET ROLE regress_snowflake_user;
 SET snowflake.max_wait = '2min';
 SHOW snowflake.max_wait;
+\set VERBOSITY sqlstate
 SET snowflake.max_wait = -1;
+\set VERBOSITY default
 SET snowflake.max_wait = 'soon';
 RESET snowflake.max_wait;
 -- but nothing that decides what ids look like
@@ -35,7 +37,8 @@ ALTER ROLE CURRENT_USER SET snowflake.worker_id = 1;
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 
--- What is of no use is rejected with the reason when it is set
+-- What is of no use is rejected with the reason when it is set (versions word
+-- a range with units differently)
 ALTER SYSTEM SET snowflake.worker_id = 'abc';
 ALTER SYSTEM SET snowflake.worker_id = -1;
 ALTER SYSTEM SET snowflake.worker_id = 4294967296;
@@ -43,7 +46,9 @@ ALTER SYSTEM SET snowflake.layout = 'time:37 worker:20 sequence:16';
 ALTER SYSTEM SET snowflake.layout = '';
 ALTER SYSTEM SET snowflake.layout = 'time:41 worker:10 sequence:12 epoch:2026-01-01T00:00:00';
 ALTER SYSTEM SET snowflake.sequence_start = 'one';
+\set VERBOSITY sqlstate
 ALTER SYSTEM SET snowflake.max_ahead = -2;
+\set VERBOSITY default
 
 -- The prefix is ours
 SET snowflake.worker = 1;

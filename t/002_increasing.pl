@@ -177,7 +177,8 @@ $memory->query_safe($burst);
 $memory->query_safe($used);
 my $used_before = $memory->query_safe($used);
 $memory->query_safe($burst) foreach 1 .. 3;
-is($memory->query_safe($used), $used_before, 'no memory growth');
+# caches may grow by something, but not with nine million ids
+cmp_ok($memory->query_safe($used), '<', $used_before + 100_000, 'no memory growth');
 $memory->quit;
 $node->stop;
 
