@@ -122,7 +122,11 @@ start_throwaway_server()
 
 	# the user that runs the server may not be able to enter where we are
 	cd "$throwaway" || die "cannot enter $throwaway"
-	unset PGPORT PGOPTIONS PGSERVICE
+	# clients find this server, whatever the environment says
+	local variable
+	for variable in $(compgen -e PG || true); do
+		unset "$variable"
+	done
 	export PGHOST=$throwaway PGUSER=postgres PGDATABASE=postgres PATH=$bindir:$PATH
 }
 
