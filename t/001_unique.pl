@@ -109,14 +109,19 @@ is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
 my $at_home = 0;
 foreach (1 .. 20)
 {
-	$at_home += $node->safe_psql('postgres',
-		'SELECT (snowflake_lane(snowflake_nextval()) = pg_backend_pid() & 7)::int'
-	);
+	my $session = $node->background_psql('postgres');
+
+	wait_until_alone($session);
+	$at_home += $session->query_safe(
+		'SELECT (snowflake_lane(snowflake_nextval()) = pg_backend_pid() & 7)::int');
+	$session->quit;
 }
 is($at_home, 20, 'lanes are free again');
 
 # And when there are as many sessions as lanes, each has its own.
-my @sessions = map { $node->background_psql('postgres') } 1 .. 8;
+my @sessions = $node->background_psql('postgres');
+wait_until_alone($sessions[0]);
+push @sessions, $node->background_psql('postgres') foreach 2 .. 8;
 my %lanes;
 $lanes{ $_->query_safe('SELECT snowflake_lane(snowflake_nextval())') }++
   foreach @sessions;
@@ -151,14 +156,9 @@ is( $node->safe_psql('postgres', "COPY two FROM '$dump'; SELECT count(*) FROM tw
 	800000,
 	'no id is in both databases');
 
-# A backend that is killed takes its lanes with it, and the server starts
-# afresh with the same word for each.
+# A backend that is killed takes the server down, which begins with new lanes.
 $node->safe_psql('postgres', 'CREATE TABLE before_crash AS SELECT snowflake_nextval() AS id FROM generate_series(1, 100000); CHECKPOINT');
-my $victim = $node->background_psql('postgres', on_error_stop => 0);
-my $pid = $victim->query_safe('SELECT pg_backend_pid() + 0 * snowflake_nextval()');
-kill 'KILL', $pid;
-eval { $victim->quit };
-$node->poll_query_until('postgres', 'SELECT true', 't');
+crash($node);
 is( $node->safe_psql(
 		'postgres', q{
 WITH after_crash AS MATERIALIZED (SELECT snowflake_nextval() AS id FROM generate_series(1, 100000))

@@ -177,10 +177,7 @@ is( $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'),
 
 # A crash restart is one, too.
 set_and_reload($node, 'snowflake.layout', 'snowflake');
-my $victim = $node->background_psql('postgres', on_error_stop => 0);
-kill 'KILL', $victim->query_safe('SELECT pg_backend_pid()');
-eval { $victim->quit };
-$node->poll_query_until('postgres', 'SELECT snowflake_nextval() > 0') or die 'no crash restart';
+crash($node);
 is($node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'), $before, 'or at a crash restart');
 
 # On a standby ids are decoded, and not made.

@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  new_server add_extension run_clients sqlstate_of
+  new_server add_extension run_clients sqlstate_of wait_until_alone crash
   faketime_library set_clock start_with_clock
 );
 
@@ -98,6 +98,38 @@ sub sqlstate_of
 	my ($ret, $out, $err) =
 	  $node->psql('postgres', "\\set VERBOSITY verbose\n$sql", on_error_stop => 0);
 	return $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/ ? ($1, $err) : ('00000', $err);
+}
+
+# Wait in a session until the others are gone: a client that has left may have
+# a backend that has not.
+sub wait_until_alone
+{
+	my ($session) = @_;
+
+	$session->query_safe(<<'EOC');
+DO $$
+BEGIN
+	WHILE (SELECT count(*) > 1 FROM pg_stat_activity WHERE backend_type = 'client backend') LOOP
+		PERFORM pg_sleep(0.01);
+		PERFORM pg_stat_clear_snapshot();
+	END LOOP;
+END $$
+EOC
+	return;
+}
+
+# Kill a backend with no warning, and wait for the server to start again.
+sub crash
+{
+	my ($node) = @_;
+	my $victim = $node->background_psql('postgres', on_error_stop => 0);
+	my $offset = -s $node->logfile;
+
+	kill 'KILL', $victim->query_safe('SELECT pg_backend_pid()');
+	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
+	$node->poll_query_until('postgres', 'SELECT true') or die 'no crash restart';
+	eval { $victim->quit };
+	return;
 }
 
 sub faketime_library
