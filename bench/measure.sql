@@ -1,0 +1,221 @@
+--
+-- What bench/run keeps in its server: the figures, and those measurements
+-- that are timed within the server, so that client and socket do not count.
+--
+
+CREATE EXTENSION snowflake;
+CREATE SEQUENCE cache_1;
+CREATE SEQUENCE cache_1000 CACHE 1000;
+
+CREATE TABLE figure (
+	number integer GENERATED ALWAYS AS IDENTITY,
+	measure text,
+	rival text,
+	round integer,
+	value float8
+);
+
+CREATE TABLE goal (
+	name text,
+	measure text,
+	rival text,
+	base_measure text,
+	base_rival text,
+	relation text,
+	value float8,
+	number integer GENERATED ALWAYS AS IDENTITY
+);
+
+-- The list, beginning with another element in each round.
+CREATE FUNCTION rotated(list text[], round integer)
+RETURNS text[]
+IMMUTABLE
+RETURN list[round % cardinality(list) + 1:] || list[:round % cardinality(list)];
+
+-- Time the query once per rival and round, in nanoseconds per id.
+CREATE PROCEDURE measure_query(measure text, query text, calls text[],
+	rounds integer, ids integer)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	call text;
+	start timestamptz;
+	elapsed interval;
+BEGIN
+	-- the first round, -1, only warms up
+	FOR round IN -1 .. rounds - 1 LOOP
+		FOREACH call IN ARRAY rotated(calls, greatest(round, 0)) LOOP
+			start := clock_timestamp();
+			EXECUTE format(query, call, ids);
+			elapsed := clock_timestamp() - start;
+			INSERT INTO figure (measure, rival, round, value)
+			SELECT measure_query.measure, call, round, extract(epoch FROM elapsed) * 1e9 / ids
+			WHERE round >= 0;
+			COMMIT;
+		END LOOP;
+	END LOOP;
+END
+$$;
+
+CREATE PROCEDURE measure_calls(rounds integer, ids integer, long_ids integer)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	-- the last is what the loop takes by itself, most of the time
+	calls text[] := ARRAY['snowflake_nextval()', 'clock_timestamp()', 'nextval(''cache_1'')',
+		'nextval(''cache_1000'')', 'i'];
+	uuids text[] := ARRAY['gen_random_uuid()'];
+BEGIN
+	IF to_regprocedure('uuidv7()') IS NOT NULL THEN
+		uuids := uuids || 'uuidv7()'::text;
+	END IF;
+	CALL measure_query('one call (ns)',
+		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls || uuids, rounds, ids);
+	-- A function scan would keep its rows, in a file of hundreds of megabytes.
+	-- A subquery hands them on as they come, which leaves less time that is
+	-- not the call's: a harder test for the fast.
+	CALL measure_query('long statement (ns)',
+		'SELECT count(%s) FROM (SELECT generate_series(1, %s) AS i) AS numbers',
+		calls, rounds, long_ids);
+END
+$$;
+
+-- Fill a table by one statement, whose key comes from the default.  COPY adds
+-- rows in batches only if the defaults are not volatile or are nextval, which
+-- PostgreSQL makes an exception for.
+CREATE PROCEDURE measure_load(rounds integer, rows integer, file text)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	keys text[] := ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
+		'uuid DEFAULT gen_random_uuid()'];
+	statement text;
+	key text;
+	start timestamptz;
+	elapsed interval;
+	start_lsn pg_lsn;
+	wal numeric;
+BEGIN
+	EXECUTE format('COPY (SELECT generate_series(1, %s)) TO %L', rows, file);
+	IF to_regprocedure('uuidv7()') IS NOT NULL THEN
+		keys := keys || 'uuid DEFAULT uuidv7()'::text;
+	END IF;
+	FOR round IN -1 .. rounds - 1 LOOP
+		FOREACH statement IN ARRAY ARRAY[
+			format('INSERT INTO loaded (v) SELECT i FROM generate_series(1, %s) AS i', rows),
+			format('COPY loaded (v) FROM %L', file)]
+		LOOP
+			FOREACH key IN ARRAY rotated(keys, greatest(round, 0)) LOOP
+				EXECUTE format('CREATE TABLE loaded (id %s PRIMARY KEY, v integer)', key);
+				COMMIT;
+				-- so that each has the same to write
+				CHECKPOINT;
+				start_lsn := pg_current_wal_insert_lsn();
+				start := clock_timestamp();
+				EXECUTE statement;
+				COMMIT;
+				elapsed := clock_timestamp() - start;
+				wal := pg_current_wal_insert_lsn() - start_lsn;
+				INSERT INTO figure (measure, rival, round, value)
+				SELECT format('%s (%s)', split_part(statement, ' ', 1), unit), key, round, amount
+				FROM (VALUES ('s', extract(epoch FROM elapsed)),
+					('WAL, MB', wal / 1e6),
+					('index, MB', pg_relation_size('loaded_pkey') / 1e6)) AS result (unit, amount)
+				WHERE round >= 0;
+				DROP TABLE loaded;
+			END LOOP;
+		END LOOP;
+	END LOOP;
+END
+$$;
+
+-- In kB, for this session: what PostgreSQL knows of, and resident memory.
+CREATE FUNCTION session_memory(OUT contexts float8, OUT rss float8, OUT peak float8)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	status text := pg_read_file('/proc/self/status');
+BEGIN
+	contexts := (SELECT sum(used_bytes) / 1024.0 FROM pg_backend_memory_contexts);
+	rss := substring(status FROM 'VmRSS:\s+(\d+)');
+	peak := substring(status FROM 'VmHWM:\s+(\d+)');
+END
+$$;
+
+CREATE PROCEDURE measure_memory(ids integer)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	before record;
+	after record;
+BEGIN
+	-- the first time warms up
+	FOR round IN 0 .. 1 LOOP
+		before := session_memory();
+		EXECUTE format('SELECT count(snowflake_nextval()) '
+			'FROM (SELECT generate_series(1, %s)) AS numbers',
+			CASE round WHEN 0 THEN ids / 100 ELSE ids END);
+		after := session_memory();
+	END LOOP;
+	-- the peak shows also what a statement takes and gives back
+	INSERT INTO figure (measure, rival, round, value)
+	VALUES ('memory contexts, growth (kB)', 'snowflake_nextval()', 0, after.contexts - before.contexts),
+		('RSS, growth (kB)', 'snowflake_nextval()', 0, greatest(after.rss, after.peak) - before.rss);
+	-- not listed where it is dynamic, from 17 on
+	INSERT INTO figure (measure, rival, round, value)
+	SELECT 'shared memory (kB)', 'snowflake_nextval()', 0, allocated_size / 1024.0
+	FROM pg_shmem_allocations
+	WHERE name = 'snowflake generator';
+END
+$$;
+
+CREATE FUNCTION rounded(value float8)
+RETURNS numeric
+IMMUTABLE
+RETURN round(value::numeric, CASE WHEN value < 10 THEN 3 WHEN value < 1000 THEN 1 ELSE 0 END);
+
+CREATE FUNCTION median_and_range(figures float8[])
+RETURNS text
+IMMUTABLE
+RETURN (
+	SELECT format(CASE count(*) WHEN 1 THEN '%s' ELSE '%s (%s..%s)' END,
+		rounded(percentile_cont(0.5) WITHIN GROUP (ORDER BY value)),
+		rounded(min(value)), rounded(max(value)))
+	FROM unnest(figures) AS value
+);
+
+CREATE VIEW measured AS
+SELECT this.measure, this.rival, median_and_range(array_agg(this.value)) AS figure,
+	CASE WHEN this.rival !~ 'snowflake' THEN
+		median_and_range(array_agg(ours.value / nullif(this.value, 0))) END AS "snowflake / this"
+FROM figure AS this
+	JOIN figure AS ours ON ours.measure = this.measure AND ours.round = this.round
+		AND ours.rival ~ 'snowflake'
+GROUP BY this.measure, this.rival
+ORDER BY min(min(this.number)) OVER (PARTITION BY this.measure), min(this.number);
+
+-- A goal without a base is for the figure itself.
+CREATE VIEW verdict AS
+SELECT goal.name AS measure,
+	-- nothing but dynamic shared memory escapes
+	coalesce(median_and_range(result.values), 'dynamic') AS figure,
+	goal.relation || ' ' || goal.value AS goal,
+	CASE
+		WHEN result.median IS NULL THEN 'unknown'
+		WHEN goal.relation = '<' AND result.median < goal.value
+			OR goal.relation = '<=' AND result.median <= goal.value
+			OR goal.relation = '>=' AND result.median >= goal.value THEN 'met'
+		ELSE 'MISSED'
+	END AS verdict
+FROM goal
+	CROSS JOIN LATERAL (
+		SELECT array_agg(value) AS values, percentile_cont(0.5) WITHIN GROUP (ORDER BY value) AS median
+		FROM (
+			SELECT this.value / CASE WHEN goal.base_rival IS NULL THEN 1 ELSE base.value END AS value
+			FROM figure AS this
+				LEFT JOIN figure AS base ON base.measure = goal.base_measure
+					AND base.rival = goal.base_rival AND base.round = this.round
+			WHERE this.measure = goal.measure AND this.rival = goal.rival
+		) AS quotient
+	) AS result
+ORDER BY goal.number;
