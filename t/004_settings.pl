@@ -96,6 +96,19 @@ like($message, qr/"snowflake\.datacenter_id" is out of range.*has no field "data
 set_and_reload($node, 'snowflake.datacenter_id', 0);
 set_and_reload($node, 'snowflake.worker_id', 5);
 
+# A tag has to fit its field, too.
+my $tagged = new_server('tagged', 'snowflake.layout' => 'snowflake sequence:9 tag:3');
+is( $tagged->safe_psql('postgres', 'SELECT snowflake_tag(snowflake_nextval(7)), snowflake_tag(snowflake_nextval(0)), snowflake_tag(snowflake_nextval())'),
+	'7|0|0',
+	'tags');
+foreach my $tag (8, -1, 2147483647, -2147483648)
+{
+	($code, $message) = sqlstate_of($tagged, "SELECT snowflake_nextval($tag)");
+	is($code, '22003', "tag $tag is out of range");
+	like($message, qr/value $tag is out of range for snowflake field "tag".*takes values from 0 to 7/s, 'the error gives the range');
+}
+$tagged->stop;
+
 # Nobody gets another worker id for a session.  The library is loaded late
 # here, so that the first SET is of a name that PostgreSQL does not know yet.
 $node->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
