@@ -26,7 +26,7 @@ include $(PGXS)
 generator.o: compat.h generator.h layout.h settings.h
 layout.o: compat.h layout.h
 settings.o: compat.h layout.h settings.h
-snowflake.o: generator.h layout.h settings.h
+snowflake.o: compat.h generator.h layout.h settings.h
 
 # for script/check
 print-%:

@@ -15,10 +15,12 @@
 #define SNOWFLAKE_COMPAT_H
 
 #include "access/xlog.h"
+#include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
+#include "utils/acl.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -106,6 +108,18 @@ compat_find_setting(const char *name)
 			return settings[i];
 	}
 	return NULL;
+#endif
+}
+
+/* Whether the current user may execute a function. */
+static inline bool
+compat_may_execute(Oid function)
+{
+#if PG_VERSION_NUM >= 160000
+	return object_aclcheck(ProcedureRelationId, function, GetUserId(),
+						   ACL_EXECUTE) == ACLCHECK_OK;
+#else
+	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
 #endif
 }
 

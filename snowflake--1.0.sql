@@ -7,10 +7,28 @@
 -- Making ids
 --
 
+CREATE FUNCTION snowflake_nextval_support(internal)
+RETURNS internal
+AS 'MODULE_PATHNAME', 'snowflake_nextval_support'
+LANGUAGE C STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_nextval_support(internal) IS
+'planner support for snowflake_nextval()';
+
+-- Labelled STABLE for COPY, which snowflake_nextval_support() explains.
+CREATE FUNCTION snowflake_nextval_batch(internal)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval'
+LANGUAGE C STABLE PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_nextval_batch(internal) IS
+'implementation of snowflake_nextval() in COPY';
+
 CREATE FUNCTION snowflake_nextval()
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval'
-LANGUAGE C VOLATILE PARALLEL SAFE;
+LANGUAGE C VOLATILE PARALLEL SAFE
+SUPPORT snowflake_nextval_support;
 
 COMMENT ON FUNCTION snowflake_nextval() IS
 'make a new id';

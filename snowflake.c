@@ -15,11 +15,18 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "nodes/makefuncs.h"
+#include "nodes/supportnodes.h"
 #include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "generator.h"
 #include "layout.h"
 #include "settings.h"
@@ -29,6 +36,7 @@ PG_MODULE_MAGIC;
 extern PGDLLEXPORT void _PG_init(void);
 
 PG_FUNCTION_INFO_V1(snowflake_nextval);
+PG_FUNCTION_INFO_V1(snowflake_nextval_support);
 PG_FUNCTION_INFO_V1(snowflake_nextval_tag);
 PG_FUNCTION_INFO_V1(snowflake_currval);
 PG_FUNCTION_INFO_V1(snowflake_decode);
@@ -142,6 +150,63 @@ Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(GeneratorNext(0));
+}
+
+/*
+ * Planner support of snowflake_nextval(), for COPY.
+ *
+ * COPY adds rows one by one if the default of a column is volatile, because
+ * such a default might look at the table.  It makes an exception for
+ * nextval() as a function or as a node of its own, NextValueExpr.  We do not
+ * look at the table either.  So where an expression is planned that is not
+ * part of a query, as COPY does with defaults, the call is replaced by
+ *
+ *		COALESCE(snowflake_nextval_batch(NULL), <NextValueExpr>)
+ *
+ * where the function is the same but for its label, STABLE, and never gives
+ * NULL.  The node, which is never reached, keeps the expression volatile for
+ * everybody else: ALTER TABLE ADD COLUMN still makes an id for each row.
+ * snowflake_nextval_batch() takes an argument of type internal, so that
+ * nobody can call it in a place where the label would be wrong.
+ */
+Datum
+snowflake_nextval_support(PG_FUNCTION_ARGS)
+{
+	Node	   *request = (Node *) PG_GETARG_POINTER(0);
+	SupportRequestSimplify *simplify;
+	Oid			argtype = INTERNALOID;
+	Oid			function;
+	FuncExpr   *call;
+	NextValueExpr *never;
+	CoalesceExpr *result;
+
+	if (!IsA(request, SupportRequestSimplify))
+		PG_RETURN_POINTER(NULL);
+	simplify = (SupportRequestSimplify *) request;
+
+	/* in a query, or without the right to call the original: leave it */
+	if (simplify->root != NULL ||
+		!compat_may_execute(simplify->fcall->funcid))
+		PG_RETURN_POINTER(NULL);
+
+	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+							   CStringGetDatum("snowflake_nextval_batch"),
+							   PointerGetDatum(buildoidvector(&argtype, 1)),
+							   ObjectIdGetDatum(get_func_namespace(simplify->fcall->funcid)));
+	if (!OidIsValid(function))
+		PG_RETURN_POINTER(NULL);
+
+	call = makeFuncExpr(function, INT8OID,
+						list_make1(makeNullConst(INTERNALOID, -1, InvalidOid)),
+						InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+	never = makeNode(NextValueExpr);
+	never->seqid = InvalidOid;
+	never->typeId = INT8OID;
+	result = makeNode(CoalesceExpr);
+	result->coalescetype = INT8OID;
+	result->args = list_make2(call, never);
+	result->location = -1;
+	PG_RETURN_POINTER(result);
 }
 
 Datum

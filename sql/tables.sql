@@ -37,10 +37,46 @@ dill
 \.
 SELECT count(*), count(DISTINCT id) FROM orders WHERE item IN ('rosemary', 'dill');
 
+-- with others, and a default that is more than the call
+CREATE TABLE notes (id bigint DEFAULT snowflake_nextval(), at timestamptz DEFAULT snowflake_timestamp(snowflake_nextval()),
+	n bigint DEFAULT 0 + snowflake_nextval(), note text);
+COPY notes (note) FROM STDIN;
+a
+b
+c
+\.
+SELECT count(DISTINCT id), count(DISTINCT n), bool_and(at <= clock_timestamp()), bool_and(n > id) FROM notes;
+-- without the right to make ids, COPY has none to give
+CREATE ROLE regress_snowflake_user;
+GRANT INSERT ON notes TO regress_snowflake_user;
+REVOKE EXECUTE ON FUNCTION snowflake_nextval() FROM PUBLIC;
+SET ROLE regress_snowflake_user;
+COPY notes (note) FROM STDIN;
+d
+\.
+\echo :LAST_ERROR_SQLSTATE
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_nextval() TO PUBLIC;
+DROP TABLE notes;
+DROP ROLE regress_snowflake_user;
+-- what COPY calls in its place is not for others
+\set VERBOSITY sqlstate
+SELECT snowflake_nextval_batch(NULL);
+SELECT snowflake_nextval_support(NULL);
+\set VERBOSITY default
+
 -- A column added to a table that has rows gives each its own id
 CREATE TABLE legacy AS SELECT i AS n FROM generate_series(1, 10000) AS i;
 ALTER TABLE legacy ADD COLUMN id bigint DEFAULT snowflake_nextval();
 SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE id IS NULL) AS nulls FROM legacy;
+ALTER TABLE legacy ADD COLUMN other bigint NOT NULL DEFAULT snowflake_nextval() + 1;
+SELECT count(DISTINCT other) FROM legacy;
+ALTER TABLE legacy ALTER COLUMN other TYPE bigint USING snowflake_nextval();
+SELECT count(DISTINCT other) FROM legacy;
+ALTER TABLE legacy DROP COLUMN other;
+-- and what must not be volatile refuses it as ever
+CREATE INDEX ON legacy (snowflake_nextval());
+ALTER TABLE legacy ADD COLUMN g bigint GENERATED ALWAYS AS (snowflake_nextval()) STORED;
 ALTER TABLE legacy ADD PRIMARY KEY (id);
 ALTER TABLE legacy ALTER COLUMN id DROP DEFAULT;
 INSERT INTO legacy (n) VALUES (0);

@@ -96,6 +96,26 @@ SELECT count(*), count(DISTINCT snowflake_timestamp(id)) > 1 FROM parallel WHERE
 	"1000000|1000000|t\n1000000|t",
 	'ids made by a parallel plan');
 
+# COPY adds rows in batches, as it does for nextval(); one by one they would
+# take half as much WAL again.
+my $rows = abs_path($node->basedir) . '/rows';
+$node->safe_psql('postgres', "COPY (SELECT generate_series(1, 200000)) TO '$rows'");
+my %wal;
+foreach my $type ('bigserial', 'bigint DEFAULT snowflake_nextval()')
+{
+	$wal{$type} = $node->safe_psql(
+		'postgres', qq{
+CREATE TABLE copied (id $type PRIMARY KEY, v int);
+SELECT pg_current_wal_insert_lsn() AS start \gset
+COPY copied (v) FROM '$rows';
+SELECT pg_current_wal_insert_lsn() - :'start';
+DO 'BEGIN ASSERT (SELECT count(DISTINCT id) = 200000 FROM copied); END';
+DROP TABLE copied;
+});
+}
+cmp_ok($wal{'bigint DEFAULT snowflake_nextval()'}, '<', 1.1 * $wal{bigserial},
+	'COPY takes no more WAL than for bigserial');
+
 # Sessions that take one id and leave.
 run_clients(
 	$node,
