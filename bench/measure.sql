@@ -177,7 +177,7 @@ CREATE FUNCTION median_and_range(figures float8[])
 RETURNS text
 IMMUTABLE
 RETURN (
-	SELECT format(CASE count(*) WHEN 1 THEN '%s' ELSE '%s (%s..%s)' END,
+	SELECT format(CASE WHEN count(*) > 1 THEN '%s (%s..%s)' WHEN count(*) = 1 THEN '%s' END,
 		rounded(percentile_cont(0.5) WITHIN GROUP (ORDER BY value)),
 		rounded(min(value)), rounded(max(value)))
 	FROM unnest(figures) AS value

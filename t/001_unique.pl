@@ -106,7 +106,7 @@ foreach my $type ('bigserial', 'bigint DEFAULT snowflake_nextval()')
 	$wal{$type} = $node->safe_psql(
 		'postgres', qq{
 CREATE TABLE copied (id $type PRIMARY KEY, v int);
-SELECT pg_current_wal_insert_lsn() AS start \gset
+SELECT pg_current_wal_insert_lsn() AS start \\gset
 COPY copied (v) FROM '$rows';
 SELECT pg_current_wal_insert_lsn() - :'start';
 DO 'BEGIN ASSERT (SELECT count(DISTINCT id) = 200000 FROM copied); END';
