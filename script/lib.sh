@@ -106,9 +106,8 @@ start_throwaway_server()
 	copy_sources "$throwaway/source"
 	[ "$(id -u)" -ne 0 ] || chown postgres "$throwaway"
 	as_user make --silent -C "$throwaway/source" PG_CONFIG="$bindir/pg_config" \
-		with_llvm=no install DESTDIR="$throwaway/stage" >"$throwaway.log" 2>&1 ||
-		{ cat "$throwaway.log"; die "could not build the extension"; }
-	rm -f "$throwaway.log"
+		with_llvm=no install DESTDIR="$throwaway/stage" >"$throwaway/build.log" 2>&1 ||
+		{ cat "$throwaway/build.log"; die "could not build the extension"; }
 	as_user "$bindir/initdb" --pgdata="$throwaway/data" --username=postgres \
 		--auth=trust --no-sync >/dev/null
 	{
