@@ -158,16 +158,19 @@ snowflake_nextval(PG_FUNCTION_ARGS)
  * COPY adds rows one by one if the default of a column is volatile, because
  * such a default might look at the table.  It makes an exception for
  * nextval() as a function or as a node of its own, NextValueExpr.  We do not
- * look at the table either.  So where an expression is planned that is not
- * part of a query, as COPY does with defaults, the call is replaced by
+ * look at the table either.  So where an expression is planned without a
+ * query around it, as COPY does with defaults, the call is replaced by
  *
- *		COALESCE(snowflake_nextval_batch(NULL), <NextValueExpr>)
+ *		COALESCE(snowflake_nextval_batch(<argument>), <NextValueExpr>)
  *
  * where the function is the same but for its label, STABLE, and never gives
  * NULL.  The node, which is never reached, keeps the expression volatile for
  * everybody else: ALTER TABLE ADD COLUMN still makes an id for each row.
- * snowflake_nextval_batch() takes an argument of type internal, so that
- * nobody can call it in a place where the label would be wrong.
+ *
+ * The planner also has no query at hand when it estimates selectivities, and
+ * calls stable functions of constants then.  The argument is ignored, and is
+ * no constant, so that planning makes no ids.  Its type is internal, so that
+ * nobody can call the function in a place where the label would be wrong.
  */
 Datum
 snowflake_nextval_support(PG_FUNCTION_ARGS)
@@ -176,6 +179,7 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 	SupportRequestSimplify *simplify;
 	Oid			argtype = INTERNALOID;
 	Oid			function;
+	CoerceToDomainValue *argument;
 	FuncExpr   *call;
 	NextValueExpr *never;
 	CoalesceExpr *result;
@@ -183,21 +187,24 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 	if (!IsA(request, SupportRequestSimplify))
 		PG_RETURN_POINTER(NULL);
 	simplify = (SupportRequestSimplify *) request;
-
-	/* in a query, or without the right to call the original: leave it */
-	if (simplify->root != NULL ||
-		!compat_may_execute(simplify->fcall->funcid))
+	if (simplify->root != NULL)
 		PG_RETURN_POINTER(NULL);
 
+	/* who may not execute both is left with the original, and its error */
 	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
 							   CStringGetDatum("snowflake_nextval_batch"),
 							   PointerGetDatum(buildoidvector(&argtype, 1)),
 							   ObjectIdGetDatum(get_func_namespace(simplify->fcall->funcid)));
-	if (!OidIsValid(function))
+	if (!OidIsValid(function) || !compat_may_execute(function) ||
+		!compat_may_execute(simplify->fcall->funcid))
 		PG_RETURN_POINTER(NULL);
 
-	call = makeFuncExpr(function, INT8OID,
-						list_make1(makeNullConst(INTERNALOID, -1, InvalidOid)),
+	/* outside of a domain's constraint, this node gives NULL */
+	argument = makeNode(CoerceToDomainValue);
+	argument->typeId = INTERNALOID;
+	argument->typeMod = -1;
+	argument->location = -1;
+	call = makeFuncExpr(function, INT8OID, list_make1(argument),
 						InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 	never = makeNode(NextValueExpr);
 	never->seqid = InvalidOid;

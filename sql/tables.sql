@@ -57,8 +57,27 @@ d
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_nextval() TO PUBLIC;
+-- and it needs no other right
+REVOKE EXECUTE ON FUNCTION snowflake_nextval_batch(internal) FROM PUBLIC;
+SET ROLE regress_snowflake_user;
+COPY notes (note) FROM STDIN;
+e
+f
+\.
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_nextval_batch(internal) TO PUBLIC;
+SELECT count(DISTINCT id) FROM notes;
 DROP TABLE notes;
 DROP ROLE regress_snowflake_user;
+-- planning a query makes no ids
+SELECT snowflake_nextval() AS id \gset
+DO $$
+BEGIN
+	EXECUTE 'EXPLAIN SELECT FROM orders WHERE id IN (snowflake_nextval(), 5)';
+	EXECUTE 'EXPLAIN SELECT FROM orders WHERE id NOT IN (1, snowflake_nextval(), 2)';
+	EXECUTE 'EXPLAIN SELECT FROM orders WHERE id > ANY (ARRAY[snowflake_nextval(), id])';
+END $$;
+SELECT snowflake_currval() = :id AS same;
 -- what COPY calls in its place is not for others
 \set VERBOSITY sqlstate
 SELECT snowflake_nextval_batch(NULL);
