@@ -17,7 +17,6 @@
 #include "postgres.h"
 
 #include <ctype.h>
-#include <limits.h>
 
 #include "common/int.h"
 #include "lib/stringinfo.h"
@@ -353,7 +352,6 @@ finish_layout(Layout *layout, char **reason)
 		layout->shift[layout->order[i]] = shift;
 		shift += layout->bits[layout->order[i]];
 	}
-	layout->total_bits = shift;
 
 	if (shift > LAYOUT_MAX_BITS)
 	{

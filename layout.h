@@ -51,7 +51,6 @@ typedef struct Layout
 	LayoutField order[LAYOUT_NUM_FIELDS];	/* most significant first */
 	int32		bits[LAYOUT_NUM_FIELDS];
 	int32		shift[LAYOUT_NUM_FIELDS];
-	int32		total_bits;
 	int64		tick;			/* in microseconds */
 	TimestampTz epoch;			/* start of tick 0 */
 	int64		last_tick;		/* the time field is full, or timestamptz ends */
