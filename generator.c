@@ -17,8 +17,9 @@
  *
  *		Invariant 3.  No id is above the limit, which is moved ahead of the
  *		ids by a second or two at a time, and no window opens in a tick below
- *		the floor, which is where the ids were when the limit was moved.  So no lane, however long it
- *		was idle, falls back behind the others when the clock does.
+ *		the floor, which is where the ids were when the limit was moved.  So no
+ *		lane, however long it was idle, falls back behind the others when the
+ *		clock does.
  *
  *		Invariant 4.  No id is ahead of the clock by more than max_ahead less
  *		the lease (or 0, if that is less); the limit is ahead of the ids by a
