@@ -5,6 +5,7 @@ OBJS = \
 	$(WIN32RES) \
 	generator.o \
 	layout.o \
+	mark.o \
 	settings.o \
 	snowflake.o
 
@@ -12,7 +13,7 @@ EXTENSION = snowflake
 DATA = snowflake--1.0.sql
 PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
-REGRESS = layout decode compose vectors roundtrip settings generate tables
+REGRESS = layout decode compose vectors roundtrip settings generate tables mark
 
 REGRESS_OPTS = --load-extension=snowflake
 
@@ -23,8 +24,9 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 # PGXS knows of header dependencies only where the server was configured so
-generator.o: compat.h generator.h layout.h settings.h
+generator.o: compat.h generator.h layout.h mark.h settings.h
 layout.o: compat.h layout.h
+mark.o: compat.h mark.h
 settings.o: compat.h layout.h settings.h
 snowflake.o: compat.h generator.h layout.h settings.h
 

@@ -17,6 +17,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
+#include "replication/walsender_private.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
@@ -122,6 +123,21 @@ compat_may_execute(Oid function)
 	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
 #endif
 }
+
+/* The subtransaction that first gave a relation another file, in this transaction. */
+#if PG_VERSION_NUM >= 160000
+#define COMPAT_FIRST_FILE_SUBID(relation) ((relation)->rd_firstRelfilelocatorSubid)
+#else
+#define COMPAT_FIRST_FILE_SUBID(relation) ((relation)->rd_firstRelfilenodeSubid)
+#endif
+
+/* Minor releases of 2025 turned a flag of WalSndCtl into a bit of several. */
+#ifdef SYNC_STANDBY_DEFINED
+#define COMPAT_SYNC_STANDBYS_DEFINED() \
+	((WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
+#else
+#define COMPAT_SYNC_STANDBYS_DEFINED() (WalSndCtl->sync_standbys_defined)
+#endif
 
 /* Wait events of an extension have names from 17 on. */
 static inline uint32

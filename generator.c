@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * generator.c
- *	  Makes snowflake ids: shared memory, lanes, the next id.
+ *	  Makes snowflake ids: shared memory, lanes, limits, the next id.
  *
  * A lane is a 64-bit word of shared memory that holds the tick and the
  * sequence of the last id made on it.  An id is made by moving the word of a
@@ -15,25 +15,40 @@
  *		that of its last id or, if the lane field is more significant than the
  *		sequence, in the same tick to a lane with a higher number.
  *
- *		Invariant 3.  No id is above the limit, which is moved ahead of the
- *		ids by a second or two at a time, and no window opens in a tick below
- *		the floor, which is where the ids were when the limit was moved.  So no
+ *		Invariant 3.  No id is above the limit of its database, and the
+ *		database's mark on disk covers all ids up to the limit: it is written
+ *		and flushed before the limit is raised to it.  After a start, or when
+ *		the mark is found above what was written here, the first tick is above
+ *		the mark.  See mark.c.
+ *
+ *		Invariant 4.  No window opens in a tick below the floor of the
+ *		database, which is where the ids were when the limit was moved.  So no
  *		lane, however long it was idle, falls back behind the others when the
  *		clock does.
  *
- *		Invariant 4.  No id is ahead of the clock by more than max_ahead less
+ *		Invariant 5.  No id is ahead of the clock by more than max_ahead less
  *		the lease (or 0, if that is less); the limit is ahead of the ids by a
- *		lease at most.
+ *		lease at most.  After a start, until the clock has come near to the
+ *		mark, ids may be ahead by all of max_ahead.
  *
  * A backend keeps a window: the lane and the tick that it takes ids from, for
- * as long as the clock stays in the tick that it was in.  Within the window
- * an id costs a look at the clock, a few comparisons and the
- * compare-and-swap.  Everything else happens when a new window is opened, at
- * most once per tick or filled lane.
+ * as long as the clock stays in the tick that it was in.  A window is opened
+ * below the limit, and so are all of its ids.  Within the window an id costs
+ * a look at the clock, a few comparisons and the compare-and-swap.
+ * Everything else happens when a new window is opened, at most once per tick
+ * or filled lane.
  *
- * Note about locking issues: the words, the limit and the floor are atomics.
- * The spinlock guards what changes when sessions come and go, for a few
- * instructions each time.  Nothing here holds a lock while it waits.
+ *		Invariant 6.  A new generation closes all windows.  Between reading
+ *		the generation and the compare-and-swap no interrupt is served, so
+ *		once all processes have answered a barrier, no id comes from a window
+ *		of an earlier generation.
+ *
+ * Note about locking issues: words, limits, floors and the generation are
+ * atomics.  The spinlock guards what changes when sessions come and go and
+ * when limits are moved, for a few instructions each time.  Who moves the
+ * limit of a database holds its mark, which is a heavyweight lock; a reset
+ * moves the limits of all databases, and is told apart by its number.
+ * Nothing else here holds a lock while it waits.
  *
  * snowflake/generator.c
  *
@@ -41,6 +56,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "access/xlog.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
@@ -48,12 +64,14 @@
 #include "portability/instr_time.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
+#include "storage/procsignal.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "generator.h"
+#include "mark.h"
 #include "settings.h"
 
 #define SHMEM_NAME		"snowflake generator"
@@ -68,6 +86,9 @@
 #define SHMEM_VERSION	1
 #endif
 
+/* Less than this, in us, is no step of the clock. */
+#define CLOCK_STEP		10000
+
 typedef union Lane
 {
 	struct
@@ -79,6 +100,30 @@ typedef union Lane
 	};
 	char		pad[PG_CACHE_LINE_SIZE];
 } Lane;
+
+/*
+ * Databases that can make ids between two starts of the server.  A slot is
+ * never given up, so that it still knows when the extension is dropped and
+ * created again what was written before.
+ */
+#define MAX_DATABASES	128
+
+typedef struct DatabaseSlot
+{
+	Oid			database;		/* InvalidOid: free; guarded by the spinlock */
+
+	/*
+	 * The first tick that the mark does not cover, and the tick that the ids
+	 * had reached when the limit was moved.  Written under the spinlock, about
+	 * once a second, and lowered by a reset only.
+	 */
+	pg_atomic_uint64 limit;
+	pg_atomic_uint64 floor;
+	/* highest mark written since the server was started, an id bound */
+	pg_atomic_uint64 written;
+	/* when the limit was moved, by the monotonic clock; under the spinlock */
+	int64		extended_at;
+} DatabaseSlot;
 
 typedef struct GeneratorShared
 {
@@ -93,21 +138,18 @@ typedef struct GeneratorShared
 	Layout		layout;
 	uint32		pending_layout; /* hash of the one last warned about, or 0 */
 
-	/*
-	 * Highest word that may be issued, and the tick that the ids had reached
-	 * when it was set.  Both only grow.  On a cache line that is written about
-	 * once a second.
-	 */
-	union
-	{
-		struct
-		{
-			pg_atomic_uint64 limit;
-			pg_atomic_uint64 floor;
-		};
-		char		pad[PG_CACHE_LINE_SIZE];
-	};
+	int64		retired;		/* worker and datacenter set aside, in place; or -1 */
 
+	/* what closes all windows; rarely written, read with every id */
+	pg_atomic_uint32 generation;
+	/* counts resets, and is odd while one is under way */
+	pg_atomic_uint32 resets;
+	/* highest tick that any database had to start with, because of its mark */
+	pg_atomic_uint64 start;
+	/* wall clock less monotonic clock in us; 0 before the first look */
+	pg_atomic_uint64 clock_offset;
+
+	DatabaseSlot slots[MAX_DATABASES];
 	Lane		lanes[GENERATOR_MAX_LANES];
 } GeneratorShared;
 
@@ -115,11 +157,13 @@ StaticAssertDecl(sizeof(GeneratorShared) <= SHMEM_SIZE,
 				 "shared memory of the generator outgrew its size");
 
 static GeneratorShared *shared = NULL;
+static DatabaseSlot *slot = NULL;	/* that of our database */
 
 /* What a session knows of the layout in force and of the settings. */
 static struct
 {
 	uint32		settings_version;
+	uint32		resets;
 	int			sequence_bits;
 	int			sequence_shift;
 	int			time_shift;
@@ -130,7 +174,8 @@ static struct
 	int			first_lane;		/* the lanes that a session may use */
 	int			end_lane;
 	int64		server_bits;	/* datacenter, worker and timeline, in place */
-	uint64		ahead;			/* ticks that an id may be ahead of the clock */
+	uint64		max_ahead;		/* ticks that anything may be ahead of the clock */
+	uint64		ahead;			/* ticks that an id may be */
 	uint64		lease;			/* ticks that the limit is moved by */
 } config;
 
@@ -140,6 +185,7 @@ static struct
 	/* while the clock is in this tick, in PostgreSQL's microseconds */
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
+	uint32		generation;
 	pg_atomic_uint64 *word;
 	uint64		first;			/* word of the tick's sequence 0 */
 	uint64		start;			/* word to start an unused tick with */
@@ -169,8 +215,17 @@ initialize_shared(SHMEM_INIT_ARGS)
 	memory->version = SHMEM_VERSION;
 	memory->size = sizeof(GeneratorShared);
 	SpinLockInit(&memory->mutex);
-	pg_atomic_init_u64(&memory->limit, 0);
-	pg_atomic_init_u64(&memory->floor, 0);
+	memory->retired = -1;
+	pg_atomic_init_u32(&memory->generation, 0);
+	pg_atomic_init_u32(&memory->resets, 0);
+	pg_atomic_init_u64(&memory->start, 0);
+	pg_atomic_init_u64(&memory->clock_offset, 0);
+	for (int i = 0; i < MAX_DATABASES; i++)
+	{
+		pg_atomic_init_u64(&memory->slots[i].limit, 0);
+		pg_atomic_init_u64(&memory->slots[i].floor, 0);
+		pg_atomic_init_u64(&memory->slots[i].written, 0);
+	}
 	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
 		pg_atomic_init_u64(&memory->lanes[i].word, 0);
 }
@@ -361,12 +416,77 @@ server_id_bits(const Layout *layout, LayoutField field, const char *setting,
 	return LayoutPut(layout, field, value);
 }
 
-/* Take over the settings, at first use and whenever they have changed. */
+/* Microseconds of a clock that no one steps. */
+static int64
+monotonic_now(void)
+{
+	instr_time	now;
+
+	INSTR_TIME_SET_CURRENT(now);
+	return (int64) INSTR_TIME_GET_MICROSEC(now);
+}
+
+/* Sleep, but wake up for whoever wants this process to do something else. */
+static void
+sleep_for(int64 microseconds)
+{
+	static uint32 wait_event = 0;
+
+	if (wait_event == 0)
+		wait_event = compat_wait_event("SnowflakeClock");
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 (microseconds + 999) / 1000, wait_event);
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+}
+
+/* The slot of our database, which is taken at the first use of it. */
+static DatabaseSlot *
+find_slot(void)
+{
+	DatabaseSlot *found = NULL;
+
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
+	{
+		if (shared->slots[i].database == MyDatabaseId ||
+			shared->slots[i].database == InvalidOid)
+			found = &shared->slots[i];
+	}
+	if (found != NULL)
+		found->database = MyDatabaseId;
+	SpinLockRelease(&shared->mutex);
+
+	if (found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many databases make snowflake ids"),
+				 errdetail("There is room for %d between two starts of the server.",
+						   MAX_DATABASES),
+				 errhint("Restart the server, which forgets those that have been dropped.")));
+	return found;
+}
+
+/* What of an id says which server made it. */
+static int64
+server_mask(const Layout *layout)
+{
+	return LayoutPut(layout, FIELD_DATACENTER,
+					 LayoutLargest(layout, FIELD_DATACENTER)) |
+		LayoutPut(layout, FIELD_WORKER, LayoutLargest(layout, FIELD_WORKER));
+}
+
+/*
+ * Take over the settings, at first use and whenever they or the number of
+ * resets have changed.
+ */
 static void
 configure(void)
 {
 	const Layout *layout;
 	int64		server_bits;
+	uint32		resets;
 	int			num_lanes;
 	int64		lease;
 
@@ -375,14 +495,26 @@ configure(void)
 
 	SettingsCheckUsable();
 	layout = GeneratorLayout();
+	if (slot == NULL)
+		slot = find_slot();
+
+	while ((resets = pg_atomic_read_u32(&shared->resets)) & 1)
+		sleep_for(10000);
 
 	server_bits =
 		server_id_bits(layout, FIELD_DATACENTER, "snowflake.datacenter_id",
 					   setting_datacenter_id) |
 		server_id_bits(layout, FIELD_WORKER, "snowflake.worker_id",
-					   setting_worker_id) |
-		LayoutPut(layout, FIELD_TIMELINE,
-				  GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
+					   setting_worker_id);
+	if (server_bits == shared->retired)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker id %d was set aside by a reset of the snowflake mark",
+						setting_worker_id),
+				 errdetail("It has ids that are ahead of the clock."),
+				 errhint("Use the worker id that the server had at the reset, or another fresh one. A session takes it over after its statement.")));
+	server_bits |= LayoutPut(layout, FIELD_TIMELINE,
+							 GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
 
 	num_lanes = Min(LayoutLargest(layout, FIELD_LANE) + 1, GENERATOR_MAX_LANES);
 	if (home_lane < 0)
@@ -407,16 +539,38 @@ configure(void)
 		Min(Max(setting_max_ahead / 2, 200), 2000);
 	config.lease = Max(lease * 1000 / layout->tick, 1);
 	if (setting_max_ahead < 0)
-		config.ahead = PG_INT64_MAX;
+		config.ahead = config.max_ahead = PG_INT64_MAX;
 	else
+	{
+		config.max_ahead = setting_max_ahead * INT64CONST(1000) / layout->tick;
 		config.ahead = Max(setting_max_ahead - lease, 0) * 1000 / layout->tick;
+	}
 
 	/* another worker id may be a lower one: go on in the next tick */
 	if (last_id >= 0 && server_bits != config.server_bits)
 		min_tick = (last_word >> config.sequence_bits) + 1;
+	/* a reset goes back, with a worker id that has made no ids there */
+	if (resets != config.resets)
+		min_tick = last_word = 0;
 	config.server_bits = server_bits;
+	config.resets = resets;
 
 	config.settings_version = settings_version;
+}
+
+/*
+ * Whether this session knows of the latest settings and resets.  Notes the
+ * generation of windows before that, for a reset first makes its number known
+ * and then begins a new generation.
+ */
+static bool
+is_configured(void)
+{
+	if (config.settings_version != settings_version)
+		return false;
+	window.generation = pg_atomic_read_u32(&shared->generation);
+	pg_read_barrier();
+	return config.resets == pg_atomic_read_u32(&shared->resets);
 }
 
 /* The tick that a lane's next id can be in, at the earliest. */
@@ -507,6 +661,68 @@ choose_lane(uint64 *tick, int *lane)
 	*tick = Max(*tick, soonest);
 }
 
+/*
+ * Look whether the wall clock was stepped: it is compared with the monotonic
+ * clock, which is not.  Who sees a step first logs it.  Returns true if so,
+ * and interrupts may have been served then.
+ */
+static bool
+watch_clock(void)
+{
+	int64		before = monotonic_now();
+	TimestampTz now = GetCurrentTimestamp();
+	int64		after = monotonic_now();
+	int64		offset = now - after;
+	uint64		known = pg_atomic_read_u64(&shared->clock_offset);
+	int64		step = offset - (int64) known;
+
+	/* we may have been stopped between the looks */
+	if (known != 0 && Max(step, -step) < CLOCK_STEP + (after - before))
+		return false;
+	if (!pg_atomic_compare_exchange_u64(&shared->clock_offset, &known, offset) ||
+		known == 0)
+		return false;
+
+	ereport(WARNING,
+			(step > 0 ?
+			 errmsg("clock was stepped forward by %.3f s", step / 1e6) :
+			 errmsg("clock was stepped back by %.3f s", -step / 1e6),
+			 errdetail("It says %s now.", timestamptz_to_str(now))));
+	return true;
+}
+
+/* The highest id that ids from this tick on do without. */
+static int64
+mark_below(const Layout *layout, uint64 tick)
+{
+	if (tick > (uint64) layout->last_tick)
+		return LayoutLargestId(layout);
+	return ((int64) (tick << config.time_shift) | config.server_bits) - 1;
+}
+
+/* The first tick whose ids are all above a mark. */
+static uint64
+first_tick_above(int64 mark)
+{
+	int64		tick = mark >> config.time_shift;
+
+	if (((tick << config.time_shift) | config.server_bits) <= mark)
+		tick++;
+	return tick;
+}
+
+static void
+mark_exhausted(const Layout *layout, uint64 mark_tick)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
+			 errmsg("snowflake layout has no tick left above the mark"),
+			 errdetail("Ids up to " INT64_FORMAT " or more are taken in this database, and the largest of the layout \"%s\" is " INT64_FORMAT ".",
+					   mark_below(layout, mark_tick), LayoutToText(layout),
+					   LayoutLargestId(layout)),
+			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_mark\" was set by hand, set it right.")));
+}
+
 static void
 layout_exhausted(const Layout *layout)
 {
@@ -526,128 +742,284 @@ clock_tick(const Layout *layout, TimestampTz now)
 	int64		tick;
 
 	if (now < layout->epoch)
+	{
+		(void) watch_clock();
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_BEFORE_EPOCH),
 				 errmsg("clock is before the epoch of the snowflake layout"),
 				 errdetail("The clock says %s, and the layout is \"%s\".",
 						   timestamptz_to_str(now), LayoutToText(layout)),
 				 errhint("Set the clock of the server right, or choose a layout with an earlier epoch.")));
+	}
 	if (!LayoutTimeToTick(layout, now, &tick))
 		layout_exhausted(layout);
 	return tick;
 }
 
+/* The last tick that ids may be in. */
+static uint64
+ahead_bound(uint64 now_tick, uint64 mark_tick)
+{
+	uint64		start = Max(mark_tick, pg_atomic_read_u64(&shared->start));
+	uint64		bound = now_tick + config.ahead;
+
+	return start > bound ? now_tick + config.max_ahead : bound;
+}
+
 /*
- * Wait for the clock, which has to advance by so many microseconds.  Throws
- * an error when the call has waited for max_wait.
+ * Sleep for a while; false if the call has waited for as long as it may.  All
+ * in microseconds of the monotonic clock: the other one may be stepping.
+ */
+static bool
+keep_waiting(int64 a_while, int64 max_wait, int64 *wait_start)
+{
+	int64		left;
+
+	if (*wait_start == 0)
+		*wait_start = monotonic_now();
+	left = max_wait - (monotonic_now() - *wait_start);
+	if (left <= 0)
+		return false;
+	sleep_for(Min(a_while, left));
+	return true;
+}
+
+/* Wait for a lock on the mark that is not one of ours to be given up. */
+static void
+wait_for_lock(int64 *wait_start)
+{
+	if (!keep_waiting(10000, setting_max_wait * INT64CONST(1000), wait_start))
+		ereport(ERROR,
+				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+				 errmsg("could not obtain lock on the snowflake mark"),
+				 errdetail("Another transaction changes or drops a sequence that holds it. \"snowflake.max_wait\" is %d ms.",
+						   setting_max_wait),
+				 errhint("Ids can be made when that transaction has ended.")));
+}
+
+/* Open the mark of a function's extension, waiting for all who are at it. */
+static void
+open_mark(Mark *mark, Oid function)
+{
+	int64		wait_start = 0;
+
+	while (!MarkOpen(mark, function, true))
+		wait_for_lock(&wait_start);
+}
+
+/*
+ * Wait for the clock to come nearer to the tick that the next id can be in.
+ * Throws an error when the call has waited for long enough.  "mark_tick" is
+ * the first tick above a mark that was not written here, or 0.
  */
 static void
-wait_for_clock(int64 missing, instr_time *wait_start)
+wait_for_clock(const Layout *layout, uint64 tick, uint64 mark_tick,
+			   int64 *wait_start)
 {
-	static uint32 wait_event = 0;
-	instr_time	elapsed;
-	int64		left;
-	long		timeout;
+	TimestampTz now = GetCurrentTimestamp();
+	uint64		now_tick = clock_tick(layout, now);
+	uint64		ahead = ahead_bound(now_tick, mark_tick) - now_tick;
+	uint64		floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));
+	int64		max_wait = setting_max_wait * INT64CONST(1000);
+	int64		missing;
 
-	if (wait_event == 0)
-		wait_event = compat_wait_event("SnowflakeClock");
+	/* others may have seen a later clock than we did, before we slept */
+	if (tick <= now_tick + ahead)
+		return;
+	missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - now;
 
-	/* the clock at issue may be stepping, this one does not */
-	INSTR_TIME_SET_CURRENT(elapsed);
-	if (INSTR_TIME_IS_ZERO(*wait_start))
-		*wait_start = elapsed;
-	INSTR_TIME_SUBTRACT(elapsed, *wait_start);
-	left = setting_max_wait * INT64CONST(1000) -
-		(int64) INSTR_TIME_GET_MICROSEC(elapsed);
-	if (left <= 0)
+	/* after a start, what the mark has in advance is waited out in any case */
+	if (tick <= Max(mark_tick, pg_atomic_read_u64(&shared->start)) &&
+		tick - now_tick - ahead <= config.lease + 1)
+		max_wait = Max(max_wait, (int64) (config.lease + 1) * layout->tick);
+
+	/* look up now and then, in case somebody sets the clock right */
+	if (keep_waiting(Min(missing, 100000), max_wait, wait_start))
+		return;
+
+	if (floor > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids are too far ahead of the clock"),
-				 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server gives ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+						   mark_below(layout, floor),
+						   (int64) (now_tick << config.time_shift) | config.server_bits,
 						   missing / 1e3, setting_max_ahead, setting_max_wait),
-				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If ids are wanted faster than the layout has them, give it more bits of lane or sequence.")));
-
-	/* look up now and then, in case somebody sets the clock right */
-	timeout = Min(Min(missing, left), 100000);
-	(void) WaitLatch(MyLatch,
-					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (timeout + 999) / 1000, wait_event);
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\" and call snowflake_reset_mark(). If layout or epoch were changed, ids of the new layout must be greater than those of the old one.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+			 errmsg("snowflake ids are too far ahead of the clock"),
+			 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+					   missing / 1e3, setting_max_ahead, setting_max_wait),
+			 errhint("If ids are wanted faster than the layout has them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
 }
 
+/* Raise what the spinlock guards. */
 static void
 raise_to(pg_atomic_uint64 *value, uint64 target)
 {
-	uint64		old = pg_atomic_read_u64(value);
-
-	while (old < target &&
-		   !pg_atomic_compare_exchange_u64(value, &old, target))
-		;
+	if (pg_atomic_read_u64(value) < target)
+		pg_atomic_write_u64(value, target);
 }
 
-/*
- * Move the limit a lease ahead of the tick, and the floor to it.
- *
- * For now the limit is only the memory of how far ids have come.  A durable
- * mark has to be written and flushed here before the limit is raised to it.
- */
-static void
-extend_limit(uint64 tick, const Layout *layout)
+/* Whether the limit has to be moved for the tick, or for those to come. */
+static bool
+limit_is_near(uint64 tick, bool must)
 {
-	uint64		limit_tick = Min(tick + config.lease,
-								 (uint64) layout->last_tick);
+	uint64		floor = pg_atomic_read_u64(&slot->floor);
+	uint64		limit = pg_atomic_read_u64(&slot->limit);
 
-	raise_to(&shared->floor, tick);
-	raise_to(&shared->limit,
-			 (limit_tick << config.sequence_bits) | config.sequence_mask);
+	if (must || tick >= limit)
+		return tick >= limit;
+	/* half of the lease is used */
+	return tick >= floor && tick - floor >= limit - 1 - tick;
+}
+
+/* By how many ticks to move the limit. */
+static uint64
+next_lease(const Layout *layout)
+{
+	uint64		last_lease;
+	int64		elapsed;
+
+	if (setting_max_ahead >= 0)
+		return config.lease;
+
+	/*
+	 * Ids may run ahead of the clock as fast as they are made.  Adapt to that,
+	 * so that the limit is moved about once a second.
+	 */
+	SpinLockAcquire(&shared->mutex);
+	last_lease = pg_atomic_read_u64(&slot->limit) - pg_atomic_read_u64(&slot->floor);
+	elapsed = monotonic_now() - slot->extended_at;
+	SpinLockRelease(&shared->mutex);
+	last_lease = Min(last_lease, (uint64) layout->last_tick);
+	if (elapsed < USECS_PER_SEC / 2)
+		last_lease *= 2;
+	else if (elapsed > 2 * USECS_PER_SEC)
+		last_lease /= 2;
+	return Max(last_lease, config.lease);
 }
 
 /*
- * Open a window: settle which lane and tick the next ids come from, waiting
- * for the clock if need be.
+ * Move the limit a lease ahead of the tick, and the floor to it, and have the
+ * mark cover that before.  This is what keeps invariant 3.
+ *
+ * If that must be done now, this waits for others who are at it; else they do
+ * it.  Returns false if the mark is locked.  Nothing is moved if the mark is
+ * found above the tick; then *mark_tick is the first tick above it.
+ */
+static bool
+extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
+			 bool must, uint64 *mark_tick)
+{
+	Mark		mark;
+	uint64		lease;
+	uint64		limit;
+	int64		found;
+
+	if (!MarkOpen(&mark, function, must))
+		return false;
+	if (!limit_is_near(tick, must))
+	{
+		/* somebody else did it before we had the lock */
+		MarkClose(&mark);
+		return true;
+	}
+	if (MarkIsOfRecreated(&mark))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("extension was dropped and created again in this transaction"),
+				 errdetail("If the transaction fails, the old extension comes back, and its mark does not cover new snowflake ids."),
+				 errhint("Make ids after the transaction has been committed.")));
+
+	/*
+	 * The limit may be ahead of the clock by max_ahead, and by a lease if that
+	 * is more.  After a start the ids may be there already; move it by a part
+	 * of the lease then, so that it is not written for each tick.
+	 */
+	lease = next_lease(layout);
+	limit = now_tick + Max(config.max_ahead, config.lease);
+	limit = Max(Min(limit, tick + lease), tick + Max(lease / 8, 1));
+	limit = Min(limit, (uint64) layout->last_tick) + 1;
+
+	if (MarkRaise(&mark, mark_below(layout, tick), mark_below(layout, limit),
+				  &slot->written, &found))
+	{
+		SpinLockAcquire(&shared->mutex);
+		if (pg_atomic_read_u32(&shared->resets) == config.resets)
+		{
+			raise_to(&slot->floor, tick);
+			raise_to(&slot->limit, limit);
+			raise_to(&shared->start, *mark_tick);
+			slot->extended_at = monotonic_now();
+		}
+		SpinLockRelease(&shared->mutex);
+	}
+	else if (must)
+		*mark_tick = first_tick_above(found);
+	MarkClose(&mark);
+	return true;
+}
+
+/*
+ * Open a window: settle which lane and tick the next ids come from, moving
+ * the limit and waiting for the clock if need be.
  */
 static void
-open_window(TimestampTz now, instr_time *wait_start)
+open_window(TimestampTz now, int64 *wait_start, Oid function)
 {
 	const Layout *layout;
+	uint64		mark_tick = 0;
+	bool		tried = false;
 	uint64		now_tick;
-	uint64		limit_tick;
 	uint64		tick;
 	int			lane;
 
 	window.clock_length = 0;
-	if (config.settings_version != settings_version)
-		configure();
-	layout = GeneratorLayout();
 
-	for (;;)
+	/*
+	 * Whatever may serve interrupts begins again, with a new look at
+	 * everything.  That keeps invariant 6.
+	 */
+	for (;; now = GetCurrentTimestamp())
 	{
-		uint64		bound;
+		bool		must;
 
+		if (!is_configured())
+		{
+			configure();
+			mark_tick = 0;
+			continue;
+		}
+		layout = GeneratorLayout();
 		now_tick = clock_tick(layout, now);
-		tick = Max(now_tick, pg_atomic_read_u64(&shared->floor));
+		tick = Max(mark_tick, pg_atomic_read_u64(&slot->floor));
+		if (now_tick < tick && watch_clock())
+			continue;
+		tick = Max(tick, now_tick);
 		choose_lane(&tick, &lane);
 
+		if (mark_tick > (uint64) layout->last_tick)
+			mark_exhausted(layout, mark_tick);
 		if (tick > (uint64) layout->last_tick)
 			layout_exhausted(layout);
-		bound = now_tick + config.ahead;
-		if (tick <= bound)
-			break;
-
-		/* others may have seen a later clock than we did, before we slept */
-		now = GetCurrentTimestamp();
-		if (tick > clock_tick(layout, now) + config.ahead)
+		if (tick > ahead_bound(now_tick, mark_tick))
 		{
-			wait_for_clock(LayoutTickToTime(layout, tick - config.ahead) - now,
-						   wait_start);
-			now = GetCurrentTimestamp();
+			if (!watch_clock())
+				wait_for_clock(layout, tick, mark_tick, wait_start);
+			continue;
 		}
-	}
 
-	limit_tick = pg_atomic_read_u64(&shared->limit) >> config.sequence_bits;
-	if (tick + config.lease / 2 >= limit_tick)
-		extend_limit(tick, layout);
+		must = limit_is_near(tick, true);
+		if (!must && (tried || !limit_is_near(tick, false)))
+			break;
+		tried = true;
+		if (watch_clock())
+			continue;
+		if (!extend_limit(function, layout, tick, now_tick, must, &mark_tick) && must)
+			wait_for_lock(wait_start);
+	}
 
 	window.clock_start = LayoutTickToTime(layout, now_tick);
 	window.clock_length = layout->tick;
@@ -671,7 +1043,7 @@ take_id(int64 tag_bits)
 	{
 		word = old < window.first ? window.start : old + 1;
 		if (unlikely(word > window.last ||
-					 word > pg_atomic_read_u64(&shared->limit)))
+					 window.generation != pg_atomic_read_u32(&shared->generation)))
 			return false;
 	} while (unlikely(!pg_atomic_compare_exchange_u64(window.word, &old, word)));
 
@@ -684,22 +1056,22 @@ take_id(int64 tag_bits)
 
 /*
  * Make an id.  The value of its tag, if it has one, is given in its place.
+ * The function that is called tells which extension's mark covers the id.
  */
 int64
-GeneratorNext(int64 tag_bits)
+GeneratorNext(int64 tag_bits, Oid function)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	instr_time	wait_start;
+	int64		wait_start = 0;
 
 	/* one comparison for both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
 		likely(take_id(tag_bits)))
 		return last_id;
 
-	INSTR_TIME_SET_ZERO(wait_start);
 	for (;;)
 	{
-		open_window(now, &wait_start);
+		open_window(now, &wait_start, function);
 		if (take_id(tag_bits))
 			return last_id;
 		now = GetCurrentTimestamp();
@@ -712,4 +1084,173 @@ GeneratorLast(int64 *id)
 {
 	*id = last_id;
 	return last_id >= 0;
+}
+
+/*
+ * Begin a new generation of windows, and wait until no process can still make
+ * an id of an earlier one.
+ */
+static void
+close_windows(void)
+{
+	pg_atomic_fetch_add_u32(&shared->generation, 1);
+	/* what the barrier has them do is beside the point, and the least there is */
+	WaitForProcSignalBarrier(EmitProcSignalBarrier((ProcSignalBarrierType) 0));
+}
+
+/* See to it that new ids of this database are greater than this one. */
+void
+GeneratorAdvance(int64 id, Oid function)
+{
+	const Layout *layout;
+	Mark		mark;
+	uint64		tick;
+	uint64		now_tick;
+	int64		found;
+
+	PreventCommandDuringRecovery("snowflake_advance()");
+	while (!is_configured())
+		configure();
+	layout = GeneratorLayout();
+	LayoutCheckId(layout, id);
+	tick = (id >> config.time_shift) + 1;
+
+	open_mark(&mark, function);
+	MarkRaise(&mark, PG_INT64_MAX, mark_below(layout, tick), &slot->written,
+			  &found);
+	SpinLockAcquire(&shared->mutex);
+	raise_to(&slot->floor, tick);
+	SpinLockRelease(&shared->mutex);
+	MarkClose(&mark);
+	close_windows();
+
+	now_tick = clock_tick(layout, GetCurrentTimestamp());
+	if (tick > now_tick + config.max_ahead)
+		ereport(WARNING,
+				(errmsg("snowflake ids are too far ahead of the clock now"),
+				 errdetail("The id " INT64_FORMAT " is of %s, and ids may be %d ms ahead of the clock.",
+						   id, timestamptz_to_str(LayoutTickToTime(layout, tick - 1)),
+						   setting_max_ahead)));
+}
+
+static void
+end_reset(int code, Datum arg)
+{
+	pg_atomic_fetch_add_u32(&shared->resets, 1);
+}
+
+/*
+ * Set the mark to what the clock says, after the clock was far ahead.  The
+ * ids made then are kept apart from new ones by the worker id.
+ *
+ * Lanes are set back, too, and all databases share these.  The other databases
+ * go on as after a start, above their own marks.
+ */
+void
+GeneratorReset(bool force, Oid function)
+{
+	const Layout *layout;
+	Mark		mark;
+	int64		mask;
+	int64		old_mark;
+	int64		old_server;
+	uint64		now_tick;
+	bool		busy;
+
+	PreventCommandDuringRecovery("snowflake_reset_mark()");
+	while (!is_configured())
+		configure();
+	layout = GeneratorLayout();
+	now_tick = clock_tick(layout, GetCurrentTimestamp());
+
+	open_mark(&mark, function);
+	old_mark = Min(MarkRead(&mark), LayoutLargestId(layout));
+
+	/* the id after the mark tells who wrote it, see mark_below() */
+	mask = server_mask(layout);
+	old_server = Min(old_mark + 1, LayoutLargestId(layout)) & mask;
+	if (!force && (mask == 0 || old_server == (config.server_bits & mask)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake mark cannot be reset for the same worker id"),
+				 errdetail("Ids up to " INT64_FORMAT ", of %s, are taken by it in this database, and would be made again when the clock gets there.",
+						   old_mark,
+						   timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, old_mark)))),
+				 errhint("Give the server a \"snowflake.worker_id\" that has never been used, reload, and call snowflake_reset_mark() in a new session.")));
+
+	SpinLockAcquire(&shared->mutex);
+	busy = pg_atomic_read_u32(&shared->resets) != config.resets;
+	if (!busy)
+		pg_atomic_fetch_add_u32(&shared->resets, 1);
+	SpinLockRelease(&shared->mutex);
+	if (busy)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("another snowflake mark is being reset"),
+				 errhint("Try again.")));
+
+	PG_ENSURE_ERROR_CLEANUP(end_reset, (Datum) 0);
+	{
+		close_windows();
+		MarkSet(&mark, mark_below(layout, now_tick), &slot->written);
+
+		SpinLockAcquire(&shared->mutex);
+		for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+			pg_atomic_write_u64(&shared->lanes[i].word, 0);
+		for (int i = 0; i < MAX_DATABASES; i++)
+		{
+			DatabaseSlot *other = &shared->slots[i];
+			int64		written = (int64) pg_atomic_read_u64(&other->written);
+
+			pg_atomic_write_u64(&other->limit, 0);
+			pg_atomic_write_u64(&other->floor,
+								written == 0 ? 0 : first_tick_above(written));
+		}
+		pg_atomic_write_u64(&shared->start, 0);
+		shared->retired = old_server == (config.server_bits & mask) ? -1 : old_server;
+		SpinLockRelease(&shared->mutex);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_reset, (Datum) 0);
+	end_reset(0, (Datum) 0);
+	MarkClose(&mark);
+
+	ereport(NOTICE,
+			(errmsg("snowflake mark was reset"),
+			 errdetail("Ids up to " INT64_FORMAT ", of %s, were taken in this database. Do not use the worker id that they have before then.",
+					   old_mark,
+					   timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, old_mark))))));
+}
+
+/*
+ * Give a mark that was just created what is known to have been written in
+ * this database, by an extension that has been dropped or not been committed.
+ */
+void
+GeneratorRestoreMark(Oid function)
+{
+	Mark		mark;
+	int64		written;
+
+	if (shared == NULL)
+		attach_shared();
+	if (slot == NULL)
+		slot = find_slot();
+	written = (int64) pg_atomic_read_u64(&slot->written);
+	if (written == 0)
+		return;
+
+	open_mark(&mark, function);
+	MarkSet(&mark, written, &slot->written);
+	if (MarkIsOfRecreated(&mark))
+	{
+		/* what extend_limit() is going to refuse, it shall refuse at once */
+		SpinLockAcquire(&shared->mutex);
+		pg_atomic_write_u64(&slot->limit, 0);
+		SpinLockRelease(&shared->mutex);
+		pg_atomic_fetch_add_u32(&shared->generation, 1);
+	}
+	MarkClose(&mark);
+
+	/* others go on below the limit as soon as they see the extension */
+	ForceSyncCommit();
 }

@@ -25,7 +25,10 @@
 
 extern void GeneratorInit(void);
 extern const Layout *GeneratorLayout(void);
-extern int64 GeneratorNext(int64 tag_bits);
+extern int64 GeneratorNext(int64 tag_bits, Oid function);
 extern bool GeneratorLast(int64 *id);
+extern void GeneratorAdvance(int64 id, Oid function);
+extern void GeneratorReset(bool force, Oid function);
+extern void GeneratorRestoreMark(Oid function);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

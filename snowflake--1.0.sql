@@ -50,6 +50,47 @@ COMMENT ON FUNCTION snowflake_currval() IS
 'the last id that this session''s process made';
 
 --
+-- The mark: a bound of all ids that were ever made in this database.  What
+-- counts is the greater of the two.  The first is dumped; nobody but the
+-- library sets the second.
+--
+
+CREATE SEQUENCE snowflake_mark MINVALUE 0 START 0;
+
+COMMENT ON SEQUENCE snowflake_mark IS
+'the mark: every snowflake id of this database is at most its last_value; setting it by hand breaks the promise';
+
+CREATE SEQUENCE snowflake_mark_guard MINVALUE 0 START 0;
+
+COMMENT ON SEQUENCE snowflake_mark_guard IS
+'a copy of snowflake_mark that is not dumped and not restored';
+
+-- pg_dump reads it, and restoring sets it
+SELECT pg_catalog.pg_extension_config_dump('snowflake_mark', '');
+GRANT SELECT, UPDATE ON SEQUENCE snowflake_mark TO pg_database_owner;
+
+CREATE FUNCTION snowflake_advance(id bigint)
+RETURNS void
+AS 'MODULE_PATHNAME', 'snowflake_advance'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_advance(bigint) TO pg_database_owner;
+
+COMMENT ON FUNCTION snowflake_advance(bigint) IS
+'make all new ids of this database greater than an id that came from elsewhere';
+
+CREATE FUNCTION snowflake_reset_mark(force boolean DEFAULT false)
+RETURNS void
+AS 'MODULE_PATHNAME', 'snowflake_reset_mark'
+LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION snowflake_reset_mark(boolean) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_reset_mark(boolean) IS
+'set the mark back to the clock, with a fresh worker id, after the clock was far ahead';
+
+--
 -- Taking ids apart.  Each function comes in two forms: for the layout that is
 -- in force on this server, and for the layout that is given as text.
 --
@@ -298,3 +339,17 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_capacity(text) IS
 'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second';
+
+--
+-- A server that is running still knows the mark of an extension that was
+-- dropped.
+--
+
+CREATE FUNCTION snowflake_restore_mark()
+RETURNS void
+AS 'MODULE_PATHNAME', 'snowflake_restore_mark'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+SELECT snowflake_restore_mark();
+
+DROP FUNCTION snowflake_restore_mark();

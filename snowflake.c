@@ -39,6 +39,9 @@ PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_support);
 PG_FUNCTION_INFO_V1(snowflake_nextval_tag);
 PG_FUNCTION_INFO_V1(snowflake_currval);
+PG_FUNCTION_INFO_V1(snowflake_advance);
+PG_FUNCTION_INFO_V1(snowflake_reset_mark);
+PG_FUNCTION_INFO_V1(snowflake_restore_mark);
 PG_FUNCTION_INFO_V1(snowflake_decode);
 PG_FUNCTION_INFO_V1(snowflake_compose);
 PG_FUNCTION_INFO_V1(snowflake_layout);
@@ -149,7 +152,7 @@ field_datum(const Layout *layout, LayoutField field, int64 id, bool *isnull)
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(GeneratorNext(0));
+	PG_RETURN_INT64(GeneratorNext(0, fcinfo->flinfo->fn_oid));
 }
 
 /*
@@ -230,7 +233,8 @@ snowflake_nextval_tag(PG_FUNCTION_ARGS)
 						   LayoutToText(layout)),
 				 errhint("Call snowflake_nextval() without a tag, or set \"snowflake.layout\" to a layout that has the field and restart the server.")));
 	LayoutCheckValue(layout, FIELD_TAG, tag);
-	PG_RETURN_INT64(GeneratorNext(LayoutPut(layout, FIELD_TAG, tag)));
+	PG_RETURN_INT64(GeneratorNext(LayoutPut(layout, FIELD_TAG, tag),
+								  fcinfo->flinfo->fn_oid));
 }
 
 Datum
@@ -244,6 +248,30 @@ snowflake_currval(PG_FUNCTION_ARGS)
 				 errmsg("no snowflake id has been made in this session yet"),
 				 errhint("Call snowflake_nextval() first.")));
 	PG_RETURN_INT64(id);
+}
+
+/* advance(id bigint) */
+Datum
+snowflake_advance(PG_FUNCTION_ARGS)
+{
+	GeneratorAdvance(PG_GETARG_INT64(0), fcinfo->flinfo->fn_oid);
+	PG_RETURN_VOID();
+}
+
+/* reset_mark(force boolean) */
+Datum
+snowflake_reset_mark(PG_FUNCTION_ARGS)
+{
+	GeneratorReset(PG_GETARG_BOOL(0), fcinfo->flinfo->fn_oid);
+	PG_RETURN_VOID();
+}
+
+/* The end of the extension's script */
+Datum
+snowflake_restore_mark(PG_FUNCTION_ARGS)
+{
+	GeneratorRestoreMark(fcinfo->flinfo->fn_oid);
+	PG_RETURN_VOID();
 }
 
 /* decode(id bigint [, layout text]) */
