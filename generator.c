@@ -971,6 +971,7 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 {
 	const Layout *layout;
 	uint64		mark_tick = 0;
+	bool		watched = false;
 	bool		tried = false;
 	uint64		now_tick;
 	uint64		tick;
@@ -995,8 +996,12 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 		layout = GeneratorLayout();
 		now_tick = clock_tick(layout, now);
 		tick = Max(mark_tick, pg_atomic_read_u64(&slot->floor));
-		if (now_tick < tick && watch_clock())
-			continue;
+		if (!watched && (now_tick < tick || limit_is_near(now_tick, false)))
+		{
+			watched = true;
+			if (watch_clock())
+				continue;
+		}
 		tick = Max(tick, now_tick);
 		choose_lane(&tick, &lane);
 
@@ -1015,8 +1020,6 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 		if (!must && (tried || !limit_is_near(tick, false)))
 			break;
 		tried = true;
-		if (watch_clock())
-			continue;
 		if (!extend_limit(function, layout, tick, now_tick, must, &mark_tick) && must)
 			wait_for_lock(wait_start);
 	}

@@ -235,6 +235,7 @@ $node->stop;
 
 # No memory for it
 $node = new_server('memory', max_connections => 20, max_locks_per_transaction => 10);
+$node->restart;
 SKIP:
 {
 	my $fill = abs_path($node->basedir) . '/fill';

@@ -13,18 +13,72 @@ use Test::More;
 
 our @EXPORT = qw(
   new_server add_extension run_clients sqlstate_of wait_until_alone crash
-  faketime_library set_clock start_with_clock
+  faketime_library set_clock start_with_clock use_mutant
+  start_collectors stop_collectors count_duplicates
 );
+
+# A test that hunts for something is worth nothing if it would not find it.
+# These are faults, by name: what is replaced in the sources, once in a file,
+# to switch a guard off.  The test must find what it hunts on a server that has
+# the fault.
+our %mutants = (
+
+	# the mark found at a start is taken for nothing
+	'forgets the mark' => [
+		[ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = 0;' ] ],
+	'does not flush' => [ [ 'mark.c', 'XLogFlush(lsn);', '' ] ],
+	'does not wait for standbys' => [ [ 'mark.c', 'wait_for_standbys(lsn);', '' ] ],
+	'ignores the timeline' => [ [ 'generator.c', 'GetWALInsertionTimeLine()', '1' ] ],
+	'has no guard' => [
+		[ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
+	'forgets what was dropped' => [
+		[ 'generator.c', 'written = (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
+);
+
+my %mutant_settings;
+
+# Have a server use a library with a fault, from its next start on.
+sub use_mutant
+{
+	my ($node, $name) = @_;
+	my $settings = slurp_file($ENV{TEMP_CONFIG});
+
+	if (!$mutant_settings{$name})
+	{
+		my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
+		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
+
+		system_or_bail('sh', '-c', "cp -r *.c *.h Makefile *.sql *.control $dir");
+		foreach my $change (@{ $mutants{$name} })
+		{
+			my ($file, $from, $to) = @$change;
+			my $source = slurp_file("$dir/$file");
+
+			BAIL_OUT("mutant '$name' does not fit $file")
+			  if ($source =~ s/\Q$from\E/$to/g) != 1;
+			unlink "$dir/$file";
+			append_to_file("$dir/$file", $source);
+		}
+		system_or_bail('make', '--silent', '-C', $dir,
+			'PG_CONFIG=' . $node->installed_command('pg_config'),
+			'with_llvm=no', 'install', "DESTDIR=$dir/stage");
+		$mutant_settings{$name} = $settings =~ s/\Q$stage\E/$dir\/stage/gr;
+	}
+	$node->append_conf('postgresql.conf', $mutant_settings{$name});
+	return;
+}
 
 # A server with the extension in its database postgres.  The settings go to
 # postgresql.conf; those of the test's own kind are:
 #	preload		the library is in shared_preload_libraries
 #	clock		the server's clock can be stepped with set_clock()
+#	mutant		the library is one of %mutants
 sub new_server
 {
 	my ($name, %settings) = @_;
 	my $preload = delete $settings{preload};
 	my $clock = delete $settings{clock};
+	my $mutant = delete $settings{mutant};
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
 	$node->init;
@@ -44,8 +98,12 @@ EOC
 	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'")
 	  foreach sort keys %settings;
 
+	use_mutant($node, $mutant) if $mutant;
+
 	if ($clock)
 	{
+		# that the clock was stepped is for the log
+		$node->append_conf('postgresql.conf', 'client_min_messages = error');
 		start_with_clock($node, 0);
 	}
 	else
@@ -98,6 +156,58 @@ sub sqlstate_of
 	my ($ret, $out, $err) =
 	  $node->psql('postgres', "\\set VERBOSITY verbose\n$sql", on_error_stop => 0);
 	return $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/ ? ($1, $err) : ('00000', $err);
+}
+
+# Clients that make ids as fast as they can until their server is gone or
+# stop_collectors() ends them.  What they saw goes to files of their own,
+# outside of the server.
+sub start_collectors
+{
+	my ($node, $number, %options) = @_;
+	my $database = $options{database} // 'postgres';
+	my $sql = $options{sql} // 'SELECT snowflake_nextval() FROM generate_series(1, 20);';
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my @collectors;
+
+	append_to_file("$dir/script.sql", "$sql\n" x 200_000);
+	foreach my $i (1 .. $number)
+	{
+		my $run = IPC::Run::start(
+			[
+				$node->installed_command('psql'), '--no-psqlrc', '--no-align', '--tuples-only',
+				'--quiet', '--set=VERBOSITY=verbose', "--file=$dir/script.sql",
+				'--host', $node->host, '--port', $node->port, $database
+			],
+			'>', "$dir/$i.ids", '2>', "$dir/$i.errors");
+		push @collectors, { run => $run, ids => "$dir/$i.ids", errors => "$dir/$i.errors" };
+	}
+	return @collectors;
+}
+
+# End the clients.  Returns the SQLSTATEs of the errors that they saw, except
+# for those that the end of a server brings, with their number.
+sub stop_collectors
+{
+	my %errors;
+
+	foreach my $collector (@_)
+	{
+		$collector->{run}->kill_kill;
+		my $seen = slurp_file($collector->{errors});
+		$errors{$1}++ while $seen =~ /(?:ERROR|FATAL|PANIC):  ([0-9A-Z]{5}): /g;
+	}
+	delete @errors{qw(57P01 57P02 57P03)};
+	return \%errors;
+}
+
+# The ids that clients saw, and how many of them were seen before.
+sub count_duplicates
+{
+	my $files = join ' ', map { $_->{ids} } @_;
+	my ($ids) = split ' ', `cat $files | wc -l`;
+	my ($different) = split ' ', `cat $files | LC_ALL=C sort --unique --buffer-size=200M | wc -l`;
+
+	return ($ids, $ids - $different);
 }
 
 # Wait in a session until the others are gone: a client that has left may have
@@ -153,9 +263,10 @@ sub set_clock
 }
 
 # Start a server whose clock is off by so many seconds, or as it was last set.
+# The parameters are those of start().
 sub start_with_clock
 {
-	my ($node, $offset) = @_;
+	my ($node, $offset, %parameters) = @_;
 
 	set_clock($node, $offset) if defined $offset;
 	local $ENV{LD_PRELOAD} = faketime_library();
@@ -163,8 +274,7 @@ sub start_with_clock
 	local $ENV{FAKETIME_NO_CACHE} = 1;
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
 	local $ENV{DONT_FAKE_MONOTONIC} = 1;
-	$node->start;
-	return;
+	return $node->start(%parameters);
 }
 
 1;

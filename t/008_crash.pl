@@ -1,0 +1,156 @@
+# Never twice, across crashes, when the seconds before are lived again: servers
+# and backends are killed while many clients make ids, and the clock is set
+# back while they are down.  The clients keep what they saw, committed or not.
+#
+# SNOWFLAKE_CRASH_ROUNDS sets the number of rounds (default 6).
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $rounds = $ENV{SNOWFLAKE_CRASH_ROUNDS} // 6;
+
+# Start a server that has crashed, when its last backends have gone.
+sub start_again
+{
+	my ($node, $offset) = @_;
+
+	foreach (1 .. 100)
+	{
+		return if start_with_clock($node, $offset, fail_ok => 1);
+		sleep 0.1;
+	}
+	BAIL_OUT('server did not start again');
+	return;
+}
+
+# The ways to go down.  After each, the server's clock is off by the offset.
+my %crashes = (
+	'immediate stop' => sub {
+		my ($node, $offset) = @_;
+		$node->stop('immediate');
+		start_again($node, $offset);
+	},
+	'kill -9 of the postmaster' => sub {
+		my ($node, $offset) = @_;
+		my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+		$node->kill9;
+		sleep 0.05 while kill 0, $postmaster;
+		start_again($node, $offset);
+	},
+	'kill -9 of a backend' => sub {
+		my ($node, $offset) = @_;
+		my $log_end = -s $node->logfile;
+
+		kill 'KILL',
+		  $node->safe_psql('postgres',
+			"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
+		  );
+		set_clock($node, $offset);
+		$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log_end);
+		$node->poll_query_until('postgres', 'SELECT true') or BAIL_OUT('no crash restart');
+	});
+
+# Rounds of making ids and crashing.  The clock of each begins within the
+# seconds of the round before, so that they are lived again, except that it
+# moves by a random -1 h to +5 s in every fourth, if these are wanted.  Returns
+# the number of ids, of duplicates, of rounds that lived again, and the errors.
+sub hunt
+{
+	my ($node, %options) = @_;
+	my @ways = $options{ways} ? @{ $options{ways} } : sort keys %crashes;
+	my $offset = 0;
+	my $relived = 0;
+	my (@all, %errors);
+
+	# the clock of the server when a round began and ended
+	my ($began, $ended);
+
+	foreach my $round (1 .. $options{rounds})
+	{
+		my $far = $options{far} && $round % 4 == 3;
+
+		if ($far)
+		{
+			$offset = $ended - time - 3600 + rand 3605;
+		}
+		elsif ($began)
+		{
+			$offset = $began + 0.6 - time;
+		}
+		set_clock($node, $offset);
+		$relived++ if $ended && !$far && time + $offset < $ended - 0.2;
+		$began = time + $offset if !$far;
+
+		my @collectors = start_collectors($node, 16);
+		sleep 1 + rand 0.5;
+		$ended = time + $offset if !$far;
+
+		# a server that is killed has its clock set while it is down
+		$crashes{ $ways[ $round % @ways ] }->($node, $began - time);
+		my $seen = stop_collectors(@collectors);
+		$errors{$_} += $seen->{$_} foreach keys %$seen;
+		push @all, @collectors;
+	}
+	my ($ids, $duplicates) = count_duplicates(@all);
+	note("$ids ids, $duplicates duplicates, $relived of $options{rounds} rounds lived again");
+	return ($ids, $duplicates, $relived, \%errors);
+}
+
+sub new_hunting_server
+{
+	my ($name, %settings) = @_;
+
+	return new_server(
+		$name,
+		clock => 1,
+		'snowflake.layout' => 'snowflake lane:1',
+		'snowflake.max_wait' => 0,
+		%settings);
+}
+
+my $node = new_hunting_server('product');
+my ($ids, $duplicates, $relived, $errors) = hunt($node, rounds => $rounds, far => 1);
+is($duplicates, 0, 'no id was made twice');
+cmp_ok($ids, '>', 10_000 * $rounds, 'many were made');
+cmp_ok($relived, '>=', $rounds / 2, 'the same seconds were lived again');
+delete $errors->{SF001};
+is(join(' ', %$errors), '', 'no error but that the clock is behind');
+$node->stop;
+
+# One lane; no commit flushes what sessions saw, nor does the WAL writer in
+# time; and the mark is written four times a second, each time for half a
+# second.
+my %unflushed = (
+	'snowflake.layout' => 'snowflake lane:0',
+	'snowflake.max_ahead' => '1s',
+	'snowflake.max_wait' => '2s',
+	'wal_writer_delay' => '10s');
+$node = new_hunting_server('unflushed', %unflushed);
+($ids, $duplicates, $relived) =
+  hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);
+is($duplicates, 0, 'unflushed: no id was made twice');
+cmp_ok($ids, '>', 10_000, 'unflushed: many were made');
+cmp_ok($relived, '>=', 1, 'unflushed: the same seconds were lived again');
+$node->stop;
+
+# The hunt finds what it is for.
+foreach my $mutant ('forgets the mark', 'does not flush')
+{
+	$node = new_hunting_server(
+		$mutant =~ tr/ /_/r, %unflushed);
+	use_mutant($node, $mutant);
+	$node->restart;
+	($ids, $duplicates) = hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);
+	cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
+	$node->stop('immediate');
+}
+
+done_testing();
