@@ -669,11 +669,12 @@ choose_lane(uint64 *tick, int *lane)
 static bool
 watch_clock(void)
 {
+	/* read before the clocks, lest somebody log a step that we have not seen */
+	uint64		known = pg_atomic_read_u64(&shared->clock_offset);
 	int64		before = monotonic_now();
 	TimestampTz now = GetCurrentTimestamp();
 	int64		after = monotonic_now();
 	int64		offset = now - after;
-	uint64		known = pg_atomic_read_u64(&shared->clock_offset);
 	int64		step = offset - (int64) known;
 
 	/* we may have been stopped between the looks */

@@ -26,6 +26,22 @@ our %mutants = (
 	# the mark found at a start is taken for nothing
 	'forgets the mark' => [
 		[ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = 0;' ] ],
+
+	# what a running server remembers
+	'goes by the clock' => [
+		[ 'generator.c', 'tick = Max(mark_tick, pg_atomic_read_u64(&slot->floor));', 'tick = mark_tick;' ],
+		[ 'generator.c', 'if (last_id >= 0 && *tick <= last_tick)', 'if (last_id >= 0 && *tick == last_tick)' ],
+		[
+			'generator.c',
+			'return (word + 1) >> config.sequence_bits;',
+			'return (word & config.sequence_mask) == config.sequence_mask ? (word + 1) >> config.sequence_bits : 0;'
+		],
+		[
+			'generator.c',
+			'word = old < window.first ? window.start : old + 1;',
+			'word = old >= window.first && old <= window.last ? old + 1 : window.start;'
+		]
+	],
 	'does not flush' => [ [ 'mark.c', 'XLogFlush(lsn);', '' ] ],
 	'does not wait for standbys' => [ [ 'mark.c', 'wait_for_standbys(lsn);', '' ] ],
 	'ignores the timeline' => [ [ 'generator.c', 'GetWALInsertionTimeLine()', '1' ] ],
