@@ -1,0 +1,450 @@
+# The durable mark: what it costs, where ids begin after a start, advance and
+# reset, and what may happen to the sequences that hold it.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my ($code, $message);
+
+# Change settings of a running server, and wait for the postmaster to see it.
+sub set_and_reload
+{
+	my ($node, $setting) = @_;
+	my $offset = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf', $setting);
+	$node->reload;
+	$node->wait_for_log(qr/received SIGHUP, reloading configuration files/, $offset);
+	return;
+}
+
+# Statements that a session begins, and whose end is not waited for.
+sub begin_query
+{
+	my ($session, $sql) = @_;
+
+	$session->query_until(qr/begun/, "\\echo begun\n$sql\n");
+	return;
+}
+
+# Wait for the session with a PID to wait for something.
+sub wait_until
+{
+	my ($node, $pid, $condition, $name) = @_;
+
+	ok( $node->poll_query_until('postgres',
+			"SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition"),
+		$name);
+	return;
+}
+
+sub mark_of
+{
+	my ($node, $database) = @_;
+	return $node->safe_psql($database // 'postgres', 'SELECT last_value FROM snowflake_mark');
+}
+
+# The errors that a session has seen since the last look.
+sub take_errors
+{
+	my ($session) = @_;
+	my $errors = $session->{stderr};
+
+	$session->{stderr} = '';
+	return $errors;
+}
+
+# What it costs: at most two records and flushes per second, and none while no
+# ids are made.
+my $node = new_server('cost', clock => 1);
+my $generic_records = sub {
+	my ($start, $end) = @_;
+	my ($out) = run_command(
+		[
+			'pg_waldump', '--rmgr=Generic', "--start=$start", "--end=$end",
+			'--path=' . $node->data_dir . '/pg_wal'
+		]);
+	return split /\n/, $out;
+};
+my $position = sub { $node->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()') };
+my $start = $position->();
+my $began = time;
+my @collectors = start_collectors($node, 2);
+sleep 4;
+stop_collectors(@collectors);
+my $seconds = time - $began;
+my $end = $node->safe_psql('postgres', 'SELECT pg_switch_wal()');
+my @records = $generic_records->($start, $end);
+note(scalar(@records) . " records in $seconds s: $records[0]");
+cmp_ok(scalar(@records), '>=', 2, 'the mark is written while ids are made');
+cmp_ok(scalar(@records), '<=', 2 * $seconds, 'at most twice a second');
+my ($size) = $records[0] =~ m{len \(rec/tot\):\s+\d+/\s*(\d+)};
+cmp_ok($size, '<', 500, 'in small records');
+$start = $position->();
+sleep 2;
+is(scalar(my @none = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'))), 0, 'nothing is written while no ids are made');
+
+# With no bound for borrowing, the lease grows with the pace of ids.
+$node->stop;
+$node = new_server('borrow', 'snowflake.max_ahead' => -1, 'snowflake.layout' => 'time:41 worker:5');
+$start = $position->();
+$began = time;
+$node->safe_psql('postgres', 'SELECT count(snowflake_nextval()) FROM generate_series(1, 3000000)');
+$seconds = time - $began;
+@records = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'));
+note(scalar(@records) . " records for 3000 s of id time in $seconds s");
+cmp_ok(scalar(@records), '<=', 15 + 2 * $seconds, 'borrowing an hour does not write the mark 3000 times');
+$node->stop;
+
+# The first id after a start is above the mark, at once, whatever way the
+# server went down, and with the clock back by less than max_ahead.
+$node = new_server('start', clock => 1, 'snowflake.max_wait' => 0);
+my $ahead = 0;
+foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.5 ], [ 'immediate', -2.7 ])
+{
+	my ($mode, $offset) = @$case;
+
+	# where the start before does not matter
+	set_clock($node, $ahead += 20);
+	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	my $mark = mark_of($node);
+	$node->stop($mode);
+	start_with_clock($node, $ahead + $offset);
+	is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $mark"),
+		't', "$mode stop, clock off by $offset s: the first id is above the mark");
+}
+$node->stop;
+
+# Another worker id, lower or higher: the same.
+start_with_clock($node, $ahead);
+my $last = mark_of($node);
+foreach my $worker_id (31, 7, 0)
+{
+	$node->append_conf('postgresql.conf', "snowflake.worker_id = $worker_id");
+	$node->stop;
+	start_with_clock($node, $ahead += 20);
+	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	cmp_ok($id, '>', $last, "worker id $worker_id: the first id is above the mark");
+	cmp_ok(mark_of($node), '>=', $id, "worker id $worker_id: the mark covers it");
+	$last = mark_of($node);
+}
+
+# Another layout or epoch whose ids would be below the mark
+foreach my $case (
+	[ 'js53', 'SF003', qr/no tick left above the mark.*Ids up to \d+ .*HINT: .*layout was changed/s ],
+	[ 'snowflake epoch:2026-06-01T00:00:00Z', 'SF001', qr/too far ahead.*Ids up to \d+ are taken.*HINT: .*layout or epoch were changed/s ])
+{
+	my ($layout, $expected, $explanation) = @$case;
+
+	$node->append_conf('postgresql.conf', "snowflake.layout = '$layout'");
+	$node->stop;
+	start_with_clock($node, $ahead);
+	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+	is($code, $expected, "layout '$layout' would need ids below the mark");
+	like($message, $explanation, 'the error explains it');
+	is(mark_of($node), $last, 'the mark stays');
+}
+$node->append_conf('postgresql.conf', "snowflake.layout = 'snowflake epoch:2025-06-01T00:00:00Z'");
+$node->stop;
+start_with_clock($node, $ahead);
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'an earlier epoch is fine');
+$node->stop;
+
+# With little max_ahead the first call waits up to a lease, whatever max_wait
+# says.
+$node = new_server('little', clock => 1, 'snowflake.max_ahead' => 0, 'snowflake.max_wait' => 0);
+foreach (1 .. 3)
+{
+	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	$node->stop('immediate');
+	start_with_clock($node, -0.1 * $_);
+	cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id, 'max_ahead = 0: a start waits out the lease');
+}
+
+# Its lease is 200 ms, so that these statements have to write the mark: in a
+# transaction that is read only, and in parallel workers.
+my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+my $made = "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '400 ms' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.05) FROM generate_series(1, 10)) AS m";
+is($node->safe_psql('postgres', "SET default_transaction_read_only = on; $made"), '10|t', 'read only');
+is($node->safe_psql('postgres', "SET $force = on; $made"), '10|t', 'in a parallel worker');
+is($node->safe_psql('postgres', "SET $force = on; SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; $made"), '10|t', 'in both');
+$node->stop;
+
+# A server that once ran in 2090.  Two databases, and sessions that were there.
+$node = new_server('accident', clock => 1, 'snowflake.max_wait' => 0);
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+add_extension($node, 'other');
+my @before = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
+set_clock($node, 64 * 365.25 * 86400);
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+my $accident = $session->query_safe('SELECT snowflake_nextval()');
+my @ids = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
+is($node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp($accident))"), 2090, 'an accident');
+set_clock($node, 0);
+$session->query('SELECT snowflake_nextval()');
+like(take_errors($session), qr/too far ahead.*HINT: .*snowflake_reset_mark/s, 'the error says what to do');
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark()');
+is($code, '55000', 'no reset for the same worker id');
+like($message, qr/same worker id.*Ids up to \d+, of 2090.*HINT: .*never been used/s, 'which explains itself');
+
+# a statement that began with the old worker id, and waits for the clock
+my $stuck = $node->background_psql('postgres', on_error_stop => 0);
+my $stuck_pid = $stuck->query_safe('SELECT pg_backend_pid()');
+begin_query($stuck, "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
+wait_until($node, $stuck_pid, "wait_event_type = 'Extension'", 'a session waits for the clock');
+set_and_reload($node, 'snowflake.worker_id = 1');
+my ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark()');
+is($ret, 0, 'reset with a fresh worker id') or diag($err);
+$stuck->query('SELECT 1');
+like(take_errors($stuck), qr/worker id 0 was set aside/, 'a statement with the old worker id ends at once');
+is($stuck->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 1, 'its session goes on with the fresh one');
+my $now = "abs(extract(epoch FROM snowflake_timestamp(snowflake_currval()) - clock_timestamp())) < 1";
+is($session->query_safe("SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt", 'a session that had ids of 2090 goes on in the present');
+$_->quit foreach $session, $stuck;
+is($node->safe_psql('postgres', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt", 'so does a new one');
+set_and_reload($node, 'snowflake.worker_id = 0');
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, '55000', 'the old worker id is of no use');
+set_and_reload($node, 'snowflake.worker_id = 1');
+
+# the other database has a mark of its own
+is((sqlstate_of($node, '\c other
+SELECT snowflake_nextval()'))[0], 'SF001', 'the other database is still in 2090');
+$node->safe_psql('other', 'SET client_min_messages = error; SELECT snowflake_reset_mark()');
+is($node->safe_psql('other', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt", 'until it is reset, too');
+foreach my $database ('postgres', 'other')
+{
+	cmp_ok($node->safe_psql($database, 'SELECT snowflake_nextval()'), '>', shift @before, "$database: ids are above those before the accident");
+}
+$node->stop('immediate');
+start_with_clock($node, 0);
+is($node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp(snowflake_nextval())) < 2080"), 't', 'it holds after a crash');
+
+# who may reset, and by force
+$node->safe_psql('postgres', 'CREATE ROLE admin LOGIN; GRANT EXECUTE ON FUNCTION snowflake_reset_mark TO admin; CREATE ROLE nobody LOGIN');
+($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark(true); SELECT snowflake_nextval() > 0', extra_params => [ '-U', 'admin' ]);
+is($out, "\nt", 'a role that is granted it may reset, by force with the same worker id');
+($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark(true)', extra_params => [ '-U', 'nobody' ]);
+like($err, qr/permission denied/, 'others may not');
+$node->stop;
+
+# Advance: no session makes an id below, though all are at work.
+$node = new_server('advance', clock => 1, 'snowflake.layout' => 'time:31 worker:5 lane:3 sequence:22 tick:1s', 'snowflake.max_ahead' => '1min');
+@collectors = start_collectors($node, 4);
+sleep 0.5;
+foreach (1 .. 3)
+{
+	my $target = $node->safe_psql('postgres', 'SELECT max(snowflake_nextval()) + (1 << 30) FROM generate_series(1, 10)');
+	$node->safe_psql('postgres', "SELECT snowflake_advance($target)");
+	my @late = $node->background_psql('postgres');
+	cmp_ok($late[0]->query_safe('SELECT snowflake_nextval()'), '>', $target, 'ids are above one that was advanced to');
+	$late[0]->quit;
+
+	# what the others had seen by now, and what comes after
+	my @sizes = map { -s $_->{ids} } @collectors;
+	sleep 0.3;
+	my $below = 0;
+	foreach my $i (0 .. $#collectors)
+	{
+		my @lines = split /\n/, slurp_file($collectors[$i]->{ids}, $sizes[$i]);
+		splice @lines, 0, 41;    # the line that was cut, and what was on its way
+		$below += grep { /^\d+$/ && $_ <= $target } @lines;
+	}
+	is($below, 0, 'in sessions that were at work as well');
+}
+stop_collectors(@collectors);
+$last = mark_of($node);
+$node->stop('immediate');
+start_with_clock($node, 0);
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'after a crash as well');
+$node->stop;
+
+# A transaction changes the sequence, drops the extension, or holds a lock: no
+# deadlock, ids for what is left of the lease, then an error, and ids again
+# when it is over.
+$node = new_server('locked', 'snowflake.max_wait' => '300ms');
+$session = $node->background_psql('postgres', on_error_stop => 0);
+foreach my $statement ('ALTER SEQUENCE snowflake_mark RESTART 5', 'ALTER SEQUENCE snowflake_mark SET LOGGED; DROP EXTENSION snowflake',
+	'ALTER EXTENSION snowflake SET SCHEMA pg_temp_none; ROLLBACK; BEGIN; ALTER SEQUENCE snowflake_mark OWNER TO CURRENT_USER')
+{
+	my $id = $session->query_safe('SELECT snowflake_nextval()');
+	$session->query("BEGIN; $statement;");
+	take_errors($session);
+	is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], '00000', 'what is left of the lease can be used');
+	sleep 2.2;
+	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+	is($code, '55P03', 'no mark while the sequence is locked');
+	like($message, qr/could not obtain lock on the snowflake mark.*DETAIL: .*Another transaction.*HINT: /s, 'the error says why');
+	$session->query_safe('ROLLBACK');
+	cmp_ok($session->query_safe('SELECT snowflake_nextval()'), '>', $id, 'ids when it is over');
+}
+$session->quit;
+
+# The extension is waited for by a synchronous standby that is not there.  It
+# can be ended in every way; then another session is at it.
+set_and_reload($node, "synchronous_standby_names = 'nobody'");
+$node->safe_psql('postgres', 'SET synchronous_commit = local; CREATE TABLE settled ()');
+sleep 2.2;
+my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
+my @pids = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
+begin_query($sessions[0], 'SELECT snowflake_nextval();');
+wait_until($node, $pids[0], "wait_event = 'SyncRep'", 'one session waits for the standby');
+foreach my $i (1, 2)
+{
+	begin_query($sessions[$i], 'SELECT snowflake_nextval();');
+	wait_until($node, $pids[$i], "wait_event_type = 'Lock'", 'another one for the first');
+}
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($pids[0])");
+$sessions[0]->query('SELECT 1');
+like(take_errors($sessions[0]), qr/canceling statement due to user request/, 'the wait can be cancelled');
+wait_until($node, $pids[1], "wait_event = 'SyncRep'", 'then the next one waits for the standby');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend($pids[1])");
+wait_until($node, $pids[2], "wait_event = 'SyncRep'", 'and the next when that one is terminated');
+($code) = sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()");
+is($code, '57014', 'statement_timeout ends the wait for the others');
+set_and_reload($node, "synchronous_standby_names = ''");
+like($sessions[2]->query_safe('SELECT 1'), qr/^\d+\n1$/, 'the last one goes on when there is nothing to wait for');
+eval { $_->quit } foreach @sessions;
+$node->stop;
+
+# The disk of the WAL is full when the mark is written: a limit on the size of
+# files stops the server from making another WAL file.
+$node = new_server('full', wal_writer_delay => '10s', restart_after_crash => 'off');
+$last = $node->safe_psql('postgres', 'SELECT snowflake_nextval(); SELECT pg_switch_wal()') =~ s/\n.*//r;
+my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
+system_or_bail('prlimit', '--pid', $postmaster, '--fsize=8388608');
+@ids = ($last);
+my $deadline = time + 30;
+do
+{
+	my ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_nextval()');
+	push @ids, $out if $out =~ /^\d+$/;
+	sleep 0.1;
+} while (-e $node->data_dir . '/postmaster.pid' && time < $deadline);
+like(slurp_file($node->logfile), qr/PANIC: .*(File too large|could not write)/, 'the server panics when it cannot write the mark');
+$node->stop('immediate', fail_ok => 1);
+$node->start;
+is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after that ids are above all that were seen') foreach $ids[-1];
+$node->stop;
+
+# The extension created and used in one transaction, with wal_level = minimal,
+# also in parallel workers; committed, and rolled back.
+$node = new_server('created', clock => 1, wal_level => 'minimal', max_wal_senders => 0, 'snowflake.max_ahead' => '1s', 'snowflake.max_wait' => '3s');
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+foreach my $outcome ('ROLLBACK', 'COMMIT')
+{
+	my $id = $node->safe_psql(
+		'postgres', qq{
+BEGIN;
+CREATE EXTENSION snowflake;
+SET LOCAL $force = on;
+CREATE TABLE made AS SELECT snowflake_nextval() AS id, pg_sleep(0.1)::text FROM generate_series(1, 10);
+RESET $force;
+SELECT max(id) FROM (SELECT id FROM made UNION ALL SELECT snowflake_nextval()) AS m;
+$outcome;
+});
+	$node->stop('immediate');
+	start_with_clock($node, $outcome eq 'COMMIT' ? -1.5 : 0);
+	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake');
+	cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id, "created and used in one transaction, $outcome, crash: ids go on");
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake') if $outcome eq 'ROLLBACK';
+}
+$node->stop;
+
+# Dropped, created again, one id, and a crash with the clock back: nothing that
+# was made before either comes again.
+foreach my $mutant (undef, 'forgets what was dropped')
+{
+	$node = new_server('dropped' . ($mutant ? 2 : 1), clock => 1, 'snowflake.layout' => 'snowflake lane:0', $mutant ? (mutant => $mutant, synchronous_commit => 'on') : ());
+	@collectors = start_collectors($node, 4);
+	sleep 1.5;
+	stop_collectors(@collectors);
+
+	# right after the mark was written, so that it need not be soon
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/one.ids';
+	append_to_file(
+		$file,
+		$node->safe_psql(
+			'postgres', q{
+DO $$
+DECLARE
+	mark bigint := (SELECT last_value FROM snowflake_mark);
+BEGIN
+	WHILE mark = (SELECT last_value FROM snowflake_mark) LOOP
+		PERFORM snowflake_nextval();
+	END LOOP;
+END $$;
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake;
+SELECT snowflake_nextval();
+}) . "\n");
+	push @collectors, { ids => $file };
+	$node->stop('immediate');
+	start_with_clock($node, -3);
+	push @collectors, my @later = start_collectors($node, 4);
+	sleep 2.5;
+	stop_collectors(@later);
+	my ($ids, $duplicates) = count_duplicates(@collectors);
+	note("$ids ids, $duplicates duplicates");
+	if ($mutant)
+	{
+		cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
+	}
+	else
+	{
+		is($duplicates, 0, 'dropped, created, crashed, the clock back: no id was made twice');
+		cmp_ok($ids, '>', 50_000, 'many were made');
+	}
+	$node->stop('immediate');
+}
+
+# Several databases: each goes on above its own mark.
+$node = new_server('databases', clock => 1, 'snowflake.layout' => 'snowflake lane:1');
+my %collectors;
+foreach my $database ('one', 'two')
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	add_extension($node, $database);
+}
+foreach my $round (1 .. 2)
+{
+	push @{ $collectors{$_} }, start_collectors($node, 4, database => $_) foreach 'one', 'two';
+	sleep 1;
+	$node->stop('immediate');
+	stop_collectors(map { @$_ } values %collectors);
+	if ($round == 1)
+	{
+		my ($ids, $duplicates) = count_duplicates(map { @$_ } values %collectors);
+		is($duplicates, 0, "while the server runs, none of $ids ids of two databases is in both");
+		start_with_clock($node, -1.5);
+	}
+}
+foreach my $database (sort keys %collectors)
+{
+	my ($ids, $duplicates) = count_duplicates(@{ $collectors{$database} });
+	is($duplicates, 0, "none of $ids ids of database $database was made twice across a crash");
+}
+
+# There is room for so many databases.
+$node = new_server('room', mutant => 'has room for two');
+foreach my $database ('one', 'two')
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+}
+$node->safe_psql('one', 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()');
+($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nCREATE EXTENSION snowflake");
+like($err, qr/ERROR:  54000: too many databases.*HINT: .*Restart/s, 'too many databases');
+$node->safe_psql('postgres', 'DROP DATABASE one');
+$node->restart;
+is($node->safe_psql('two', 'CREATE EXTENSION snowflake; SELECT snowflake_nextval() > 0'), 't', 'a restart makes room');
+$node->stop;
+
+done_testing();
