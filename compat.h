@@ -17,6 +17,7 @@
 #include "access/xlog.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
+#include "replication/syncrep.h"
 #include "replication/walsender_private.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -131,13 +132,22 @@ compat_may_execute(Oid function)
 #define COMPAT_FIRST_FILE_SUBID(relation) ((relation)->rd_firstRelfilenodeSubid)
 #endif
 
-/* Minor releases of 2025 turned a flag of WalSndCtl into a bit of several. */
+/*
+ * Whether there are to be synchronous standbys.  Minor releases of 2025 turned
+ * a flag into two bits, of which one says that the other has been set; before
+ * that, right after a start, commits go by the setting.
+ */
+static inline bool
+compat_sync_standbys_defined(void)
+{
 #ifdef SYNC_STANDBY_DEFINED
-#define COMPAT_SYNC_STANDBYS_DEFINED() \
-	((WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0)
+	if ((WalSndCtl->sync_standbys_status & SYNC_STANDBY_INIT) == 0)
+		return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
+	return (WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0;
 #else
-#define COMPAT_SYNC_STANDBYS_DEFINED() (WalSndCtl->sync_standbys_defined)
+	return WalSndCtl->sync_standbys_defined;
 #endif
+}
 
 /* Wait events of an extension have names from 17 on. */
 static inline uint32

@@ -140,8 +140,16 @@ typedef struct GeneratorShared
 
 	int64		retired;		/* worker and datacenter set aside, in place; or -1 */
 
-	/* what closes all windows; rarely written, read with every id */
-	pg_atomic_uint32 generation;
+	/*
+	 * A new generation closes all windows.  Read with every id, and hardly
+	 * ever written: so it has a cache line of its own.
+	 */
+	union
+	{
+		pg_atomic_uint32 generation;
+		char		pad[PG_CACHE_LINE_SIZE];
+	};
+
 	/* counts resets, and is odd while one is under way */
 	pg_atomic_uint32 resets;
 	/* highest tick that any database had to start with, because of its mark */
@@ -1240,21 +1248,19 @@ GeneratorRestoreMark(Oid function)
 	if (slot == NULL)
 		slot = find_slot();
 	written = (int64) pg_atomic_read_u64(&slot->written);
-	if (written == 0)
-		return;
-
-	open_mark(&mark, function);
-	MarkSet(&mark, written, &slot->written);
-	if (MarkIsOfRecreated(&mark))
+	if (written != 0)
 	{
-		/* what extend_limit() is going to refuse, it shall refuse at once */
+		open_mark(&mark, function);
+		MarkSet(&mark, written, &slot->written);
+
+		/* what the old mark covered is to be covered by the new one */
 		SpinLockAcquire(&shared->mutex);
 		pg_atomic_write_u64(&slot->limit, 0);
 		SpinLockRelease(&shared->mutex);
 		pg_atomic_fetch_add_u32(&shared->generation, 1);
+		MarkClose(&mark);
 	}
-	MarkClose(&mark);
 
-	/* others go on below the limit as soon as they see the extension */
+	/* others make ids as soon as they see the extension: it must not get lost */
 	ForceSyncCommit();
 }

@@ -318,7 +318,7 @@ wait_for_standbys(XLogRecPtr lsn)
 		bool		done;
 
 		LWLockAcquire(SyncRepLock, LW_SHARED);
-		done = !COMPAT_SYNC_STANDBYS_DEFINED() ||
+		done = !compat_sync_standbys_defined() ||
 			WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= lsn;
 		LWLockRelease(SyncRepLock);
 		if (done)

@@ -1,0 +1,586 @@
+# No id is made twice by servers that are primary and standby of each other:
+# an asynchronous standby that was cut off, a chain of promotions with
+# pg_rewind, a base backup that is recovered to a point in time, a synchronous
+# standby.
+#
+# Each hunt has the new server live through clock ticks of the old one, with
+# the same worker id on the same few lanes, and counts what clients have seen,
+# whether it was committed or not.  It is done on the product, which must make
+# no duplicate, and side by side on a mutant, where the hunt must find some.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use IPC::Run;
+use List::Util qw(max);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+BAIL_OUT('libfaketime is not installed') if !defined faketime_library();
+
+# All servers come from backups of one, so that they can be each other's
+# standbys.  Ticks begin at sequence 0, where duplicates are the likeliest.
+my $origin = new_server(
+	'origin',
+	'wal_level' => 'replica',
+	'max_wal_senders' => 10,
+	'wal_log_hints' => 'on',
+	'wal_retrieve_retry_interval' => '100ms',
+	'shared_buffers' => '32MB',
+	'client_min_messages' => 'error',
+	'snowflake.worker_id' => 3,
+	'snowflake.sequence_start' => 'zero');
+$origin->backup('empty');
+
+# What to mask an id with to see in which tick and lane it was made, by layout
+my %cell_mask = map {
+	$_ => $origin->safe_psql(
+		'postgres',
+		"SELECT sum(largest << shift) FROM snowflake_layout('$_') WHERE name IN ('time', 'lane')"
+	)
+} ('snowflake lane:1', 'snowflake lane:0', 'snowflake timeline:0 lane:1');
+$origin->stop;
+
+# A server from a backup.  "upstream" makes it a standby, and "mutant" gives it
+# a library with a fault.
+sub server_from_backup
+{
+	my ($name, $source, $backup, %settings) = @_;
+	my $upstream = delete $settings{upstream};
+	my $mutant = delete $settings{mutant};
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init_from_backup($source, $backup);
+	$node->append_conf('postgresql.conf', "test.server = '$name'");
+	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'")
+	  foreach sort keys %settings;
+	$node->enable_streaming($upstream) if $upstream;
+	use_mutant($node, $mutant) if $mutant;
+	return $node;
+}
+
+# Start clients that write down each id that they get, and which server it came
+# from.  They work with whichever of the servers is the primary.  Each makes
+# some thousand ids per second, in every tick; more would only take more time to
+# look through.
+sub start_clients
+{
+	my ($count, @nodes) = @_;
+	my $dir = PostgreSQL::Test::Utils::tempdir();
+	my %clients = (dir => $dir, runs => []);
+
+	# They go on while a file is there, which is gone with the test if that
+	# fails.  Lines are long, so that few of them wait in the pipe by then.
+	my @command = (
+		'sh', '-c', <<'EOC',
+while [ -e "$0" ]; do
+	while [ -e "$0" ]; do
+		printf '%-2000s\n' "$1" || break
+	done 2>/dev/null | "$2" -XAtq -v ON_ERROR_STOP=1 -d "$3"
+	sleep 0.1
+done
+EOC
+		"$dir/go_on",
+		"SELECT snowflake_nextval(), current_setting('test.server') FROM generate_series(1, 10), pg_sleep(0.001);",
+		$nodes[0]->installed_command('psql'),
+		'dbname=postgres application_name=client target_session_attrs=read-write'
+		  . ' host=' . join(',', map { $_->host } @nodes)
+		  . ' port=' . join(',', map { $_->port } @nodes));
+
+	append_to_file("$dir/go_on", '');
+	push @{ $clients{runs} },
+	  IPC::Run::start(\@command, '<' => \undef, '>' => "$dir/out$_", '2>' => "$dir/err$_")
+	  foreach 1 .. $count;
+	return \%clients;
+}
+
+# Wait until so many clients are connected.
+sub wait_for_clients
+{
+	my ($node, $count) = @_;
+
+	$node->poll_query_until('postgres',
+		"SELECT count(*) = $count FROM pg_stat_activity WHERE application_name = 'client'")
+	  or die 'clients do not come';
+	return;
+}
+
+# Stop clients.  Returns the ids that they have got, by server, and the errors
+# that they have seen other than the loss of a server.
+sub stop_clients
+{
+	my ($clients) = @_;
+	my %ids;
+	my $errors = '';
+
+	unlink "$clients->{dir}/go_on";
+	$_->finish foreach @{ $clients->{runs} };
+	foreach my $file (glob "$clients->{dir}/out*")
+	{
+		open my $out, '<', $file or die "could not open $file: $!";
+		while (<$out>)
+		{
+			/^(\d+)\|(\w+)$/ or die "not an id: $_";
+			push @{ $ids{$2} }, int $1;
+		}
+		close $out;
+	}
+	$errors .= join '', grep { /ERROR:/ } split /^/, slurp_file($_)
+	  foreach glob "$clients->{dir}/err*";
+	return (\%ids, $errors);
+}
+
+# Look for ids that were made twice, and for ticks in which both of two servers
+# have used the same lane.
+sub compare
+{
+	my ($layout, $first, $second) = @_;
+	my $mask = int $cell_mask{$layout};
+	my (%seen, %cells);
+	my %result = (
+		first => scalar @$first,
+		second => scalar @$second,
+		duplicates => 0,
+		cells => 0);
+
+	foreach (@$first, @$second)
+	{
+		$result{duplicates}++ if $seen{$_}++;
+	}
+	$cells{ $_ & $mask } = 1 foreach @$first;
+	foreach (@$second)
+	{
+		$result{cells}++ if delete $cells{ $_ & $mask };
+	}
+	return \%result;
+}
+
+# The verdict on a hunt
+sub is_unique
+{
+	my ($result, $mutant, $name) = @_;
+	my $label = "$name: " . ($mutant ? "mutant that $mutant" : 'product');
+
+	note "$label: $result->{first} and $result->{second} ids, "
+	  . ($result->{cells} // 0)
+	  . " ticks of a lane lived twice, $result->{duplicates} duplicates";
+	cmp_ok($result->{first}, '>=', 5000, "$label: ids of the old server");
+	cmp_ok($result->{second}, '>=', 5000, "$label: ids of the new server");
+	cmp_ok($result->{cells}, '>=', 100, "$label: the same ticks on the same lanes")
+	  if defined $result->{cells};
+	if ($mutant)
+	{
+		cmp_ok($result->{duplicates}, '>', 0, "$label: duplicates are found");
+	}
+	else
+	{
+		is($result->{duplicates}, 0, "$label: no duplicate");
+	}
+	return;
+}
+
+# Set the clock of a server to an instant.
+sub live_again
+{
+	my ($node, $instant) = @_;
+
+	set_clock($node, $instant - time);
+	return;
+}
+
+sub clock_of
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+}
+
+# Wait until a standby has what its upstream has now.
+sub wait_until_streaming
+{
+	my ($upstream, $standby) = @_;
+	my $lsn = $upstream->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+
+	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'")
+	  or die 'standby does not follow';
+	return;
+}
+
+# Cut a standby off from its upstream, and attach it again.
+sub cut_off
+{
+	my ($standby) = @_;
+
+	$standby->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
+	$standby->reload;
+	$standby->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver')
+	  or die 'standby was not cut off';
+	return;
+}
+
+sub attach
+{
+	my ($standby) = @_;
+
+	$standby->safe_psql('postgres', 'ALTER SYSTEM RESET primary_conninfo');
+	$standby->reload;
+	return;
+}
+
+# A session on a standby that tries to make an id, and so has done all that it
+# can do before the standby is promoted.
+sub session_on_standby
+{
+	my ($standby) = @_;
+	my $session = $standby->background_psql('postgres', on_error_stop => 0);
+
+	$session->query('SELECT snowflake_decode(1)');
+	$session->query('SELECT snowflake_nextval()');
+	like($session->{stderr}, qr/cannot execute snowflake_nextval\(\) during recovery/,
+		'a session on ' . $standby->name . ' makes no id before it is promoted');
+	$session->{stderr} = '';
+	return $session;
+}
+
+#
+# An asynchronous standby is cut off, the primary goes on for 5 s and is gone.
+# The standby is promoted, with its clock 3 s behind, and lives those seconds
+# again: what it knows of the mark may be 2 s ahead of the moment that it was
+# cut off, and no more.  A base backup, taken under load, is recovered to that
+# moment, too.  What tells the ids apart is the timeline.
+#
+my $layout = 'snowflake lane:1';
+my $fault = 'ignores the timeline';
+my $primary = server_from_backup('primary', $origin, 'empty', 'snowflake.layout' => $layout);
+$primary->enable_archiving;
+$primary->start;
+my $clients = start_clients(4, $primary);
+wait_for_clients($primary, 4);
+$primary->backup('base');
+
+my @standbys;
+foreach my $mutant (undef, $fault)
+{
+	my $standby = server_from_backup(
+		$mutant ? 'standby_mutant' : 'standby',
+		$primary, 'base',
+		upstream => $primary,
+		mutant => $mutant,
+		'archive_mode' => 'off');
+
+	start_with_clock($standby, 0);
+	wait_until_streaming($primary, $standby);
+	push @standbys, $standby;
+}
+
+my ($code) = sqlstate_of($standbys[0], 'SELECT snowflake_nextval()');
+is($code, '25006', 'a standby makes no ids');
+($code) = sqlstate_of($standbys[0], 'SELECT snowflake_advance(0)');
+is($code, '25006', 'nor does it move the mark');
+my $session = session_on_standby($standbys[0]);
+
+cut_off($_) foreach @standbys;
+my $wal = $primary->safe_psql('postgres', <<'EOC');
+SELECT pg_walfile_name(pg_create_restore_point('cut'));
+SELECT FROM pg_switch_wal();
+EOC
+my $cut = time;
+my @recovered;
+foreach my $mutant (undef, $fault)
+{
+	my $node = server_from_backup(
+		$mutant ? 'recovered_mutant' : 'recovered',
+		$primary, 'base',
+		mutant => $mutant,
+		'archive_mode' => 'off',
+		'recovery_target_name' => 'cut',
+		'recovery_target_action' => 'promote');
+
+	$node->enable_restoring($primary, 0);
+	push @recovered, $node;
+}
+sleep max(0, $cut + 5 - time);
+$primary->poll_query_until('postgres', "SELECT last_archived_wal >= '$wal' FROM pg_stat_archiver")
+  or die 'WAL was not archived';
+$primary->stop('immediate');
+my ($old, $errors) = stop_clients($clients);
+is($errors, '', 'clients of the primary see no errors');
+
+foreach my $standby (@standbys)
+{
+	live_again($standby, $cut + 2);
+	$standby->promote;
+}
+is($session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
+	2, 'a session that was there before has the new timeline');
+$session->quit;
+my @runs = map { start_clients(2, $_) } @standbys;
+sleep 2.5;
+foreach my $mutant (undef, $fault)
+{
+	my ($new, $errors) = stop_clients(shift @runs);
+	my $standby = shift @standbys;
+
+	is($errors, '', 'clients of ' . $standby->name . ' see no errors');
+	is_unique(
+		compare($layout, $old->{primary}, $new->{ $standby->name }),
+		$mutant,
+		'standby that was cut off');
+	$standby->stop('immediate');
+}
+
+start_with_clock($_, $cut + 2 - time) foreach @recovered;
+foreach my $node (@recovered)
+{
+	$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
+	  or die 'recovery did not end';
+	live_again($node, $cut + 2);
+}
+@runs = map { start_clients(2, $_) } @recovered;
+sleep 2.5;
+foreach my $mutant (undef, $fault)
+{
+	my ($new, $errors) = stop_clients(shift @runs);
+	my $node = shift @recovered;
+
+	is($errors, '', 'clients of ' . $node->name . ' see no errors');
+	is_unique(
+		compare($layout, $old->{primary}, $new->{ $node->name }),
+		$mutant,
+		'point-in-time recovery');
+	$node->stop('immediate');
+}
+
+#
+# A chain of promotions.  The standby b streams from a, and c from b.  Each is
+# cut off, promoted when its upstream is gone, and lives what it has missed
+# again.  Then a is rewound, follows c, and is promoted in its turn.  Clients
+# move on from one to the next.
+#
+$layout = 'snowflake lane:0';
+my @chains;
+foreach my $mutant (undef, $fault)
+{
+	my %chain = (mutant => $mutant);
+	my $upstream;
+
+	foreach my $name ('a', 'b', 'c')
+	{
+		my $node = server_from_backup(
+			$mutant ? "${name}_mutant" : $name,
+			$origin, 'empty',
+			upstream => $upstream,
+			mutant => $mutant,
+			'snowflake.layout' => $layout,
+			'snowflake.max_ahead' => '600ms');
+
+		start_with_clock($node, 0);
+		$chain{$name} = $upstream = $node;
+	}
+	$chain{clients} = start_clients(3, @chain{ 'a', 'b', 'c' });
+	push @chains, \%chain;
+}
+wait_for_clients($_->{a}, 3) foreach @chains;
+
+# Make a server that has been a primary a standby of another.
+sub rewind
+{
+	my ($node, $source) = @_;
+	my $conf = $node->data_dir . '/postgresql.conf';
+	my $settings = slurp_file($conf);
+
+	# up to 15 pg_rewind wants the new timeline to be in the control file
+	$source->safe_psql('postgres', 'CHECKPOINT');
+	system_or_bail(
+		'pg_rewind', '--no-sync',
+		'--write-recovery-conf',
+		'--source-server=' . $source->connstr('postgres'),
+		'--target-pgdata=' . $node->data_dir);
+	# it has taken those of the other
+	unlink $conf;
+	append_to_file($conf, $settings);
+	$node->append_conf('postgresql.conf', "test.server = '" . $node->name . "_again'");
+	start_with_clock($node, 0);
+	return;
+}
+
+my $timeline = 1;
+foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
+{
+	my ($from, $to) = @$step;
+
+	$timeline++;
+	foreach my $chain (@chains)
+	{
+		rewind($chain->{a}, $chain->{c}) if $to eq 'a';
+		wait_until_streaming($chain->{$from}, $chain->{$to});
+		if (!$chain->{mutant})
+		{
+			$chain->{session} = session_on_standby($chain->{$to});
+			# a transaction that began on the standby makes no difference
+			$chain->{session}->query_safe('BEGIN; SELECT snowflake_lane(1)');
+		}
+		cut_off($chain->{$to});
+		$chain->{cut} = clock_of($chain->{$from});
+	}
+	sleep 1.8;
+	foreach my $chain (@chains)
+	{
+		$chain->{$from}->stop('immediate');
+		# the mark that it knows may be 0.3 s ahead
+		live_again($chain->{$to}, $chain->{cut} + 0.4);
+		$chain->{$to}->promote;
+	}
+	is( $chains[0]->{session}->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
+		$timeline & 3,
+		"the session on $to has timeline $timeline");
+	$chains[0]->{session}->quit;
+	wait_for_clients($_->{$to}, 3) foreach @chains;
+	sleep 1;
+}
+foreach my $chain (@chains)
+{
+	my ($ids, $errors) = stop_clients($chain->{clients});
+	my @lives = map { $ids->{ $chain->{a}->name =~ s/^a/$_/r } } ('a', 'b', 'c');
+	my %seen;
+
+	push @lives, $ids->{ $chain->{a}->name . '_again' };
+	is($errors, '', 'clients of a chain see no errors');
+	foreach my $i (1 .. $#lives)
+	{
+		is_unique(
+			compare($layout, $lives[ $i - 1 ], $lives[$i]),
+			$chain->{mutant},
+			"promotion $i of a chain");
+	}
+	if (!$chain->{mutant})
+	{
+		my $count = grep { !$seen{$_}++ } map { @$_ } @lives;
+		is($count, scalar(map { @$_ } @lives), "no duplicate among $count ids of the chain");
+	}
+	$chain->{a}->stop('immediate');
+}
+
+#
+# A synchronous standby, in a layout that has no timeline.  The standby is cut
+# off and the primary must not make ids above the mark that the standby has,
+# although its clients do not wait for any commit.
+#
+$layout = 'snowflake timeline:0 lane:1';
+$fault = 'does not wait for standbys';
+my @pairs;
+foreach my $mutant (undef, $fault)
+{
+	my %pair = (mutant => $mutant);
+	my @settings = (
+		'snowflake.layout' => $layout,
+		'snowflake.max_ahead' => '2s',
+		mutant => $mutant);
+
+	$pair{primary} = server_from_backup(
+		$mutant ? 'sync_mutant' : 'sync',
+		$origin, 'empty',
+		'synchronous_standby_names' => '*',
+		@settings);
+	$pair{primary}->start;
+	$pair{standby} = server_from_backup(
+		$mutant ? 'sync_standby_mutant' : 'sync_standby',
+		$origin, 'empty',
+		upstream => $pair{primary},
+		@settings);
+	start_with_clock($pair{standby}, 0);
+	$pair{primary}->poll_query_until('postgres',
+		"SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
+	  or die 'standby is not synchronous';
+	$pair{clients} = start_clients(3, $pair{primary});
+	push @pairs, \%pair;
+}
+wait_for_clients($_->{primary}, 3) foreach @pairs;
+
+# Wait until all clients wait for the mark, one of them for the standby.
+sub wait_until_blocked
+{
+	my ($node) = @_;
+
+	ok( $node->poll_query_until(
+			'postgres', q{
+SELECT count(*) FILTER (WHERE wait_event = 'SyncRep') = 1 AND count(*) FILTER (WHERE wait_event_type = 'Lock') = 2
+FROM pg_stat_activity WHERE application_name = 'client'}),
+		'clients wait for the mark to be on the standby');
+	return;
+}
+
+my ($sync, $sync_standby) = @{ $pairs[0] }{ 'primary', 'standby' };
+cut_off($sync_standby);
+wait_until_blocked($sync);
+($code) = sqlstate_of($sync, q{SET statement_timeout = '200ms'; SELECT snowflake_nextval()});
+is($code, '57014', 'a wait for the session that waits can be ended');
+$sync->safe_psql('postgres',
+	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+wait_until_blocked($sync);
+attach($sync_standby);
+is( $sync->safe_psql('postgres',
+		'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)'),
+	1000,
+	'they go on when it is back');
+wait_until_streaming($sync, $sync_standby);
+
+foreach my $pair (@pairs)
+{
+	cut_off($pair->{standby});
+	$pair->{cut} = time;
+}
+wait_until_blocked($sync);
+sleep 1.5;
+foreach my $pair (@pairs)
+{
+	$pair->{primary}->stop('immediate');
+	my ($old, $errors) = stop_clients($pair->{clients});
+	$pair->{old} = $old->{ $pair->{primary}->name };
+	$pair->{old_errors} = $errors;
+}
+foreach my $pair (@pairs)
+{
+	$pair->{standby}->promote;
+	$pair->{mark} =
+	  $pair->{standby}->safe_psql('postgres', 'SELECT last_value FROM snowflake_mark');
+	live_again($pair->{standby}, $pair->{cut} - 0.2);
+	my $last = max(@{ $pair->{old} });
+	$pair->{behind} = $pair->{standby}->safe_psql('postgres',
+		"SELECT snowflake_timestamp($last) - clock_timestamp() > '0.3 s'");
+	$pair->{clients} = start_clients(2, $pair->{standby});
+}
+sleep 2;
+foreach my $pair (@pairs)
+{
+	my $label = $pair->{mutant} ? "mutant that $pair->{mutant}" : 'product';
+	my ($new, $errors) = stop_clients($pair->{clients});
+	my $result = compare($layout, $pair->{old}, $new->{ $pair->{standby}->name });
+	my $above = grep { $_ > $pair->{mark} } @{ $pair->{old} };
+
+	is($errors, '', "synchronous standby: $label: clients see no errors");
+	is($pair->{behind}, 't', "synchronous standby: $label: its clock is behind ids of the primary");
+	if (!$pair->{mutant})
+	{
+		like(
+			$pair->{old_errors},
+			qr/\A[^\n]*ERROR:  canceling statement due to user request\n\z/,
+			"synchronous standby: $label: only the client that was cancelled has seen an error");
+		is($above, 0, "synchronous standby: $label: no id is above the mark of the standby");
+		# the clock says so, but ids do not go through the same ticks again
+		is(delete $result->{cells}, 0, "synchronous standby: $label: ids begin above the mark");
+	}
+	else
+	{
+		cmp_ok($above, '>', 0, "synchronous standby: $label: ids are above the mark");
+	}
+	is_unique($result, $pair->{mutant}, 'synchronous standby');
+	$pair->{standby}->stop('immediate');
+}
+
+done_testing();
