@@ -121,7 +121,7 @@ typedef struct DatabaseSlot
 	pg_atomic_uint64 floor;
 	/* highest mark written since the server was started, an id bound */
 	pg_atomic_uint64 written;
-	/* when the limit was moved, by the monotonic clock; under the spinlock */
+	/* when the limit was moved, by the monotonic clock; guarded by the mark */
 	int64		extended_at;
 } DatabaseSlot;
 
@@ -884,10 +884,12 @@ limit_is_near(uint64 tick, bool must)
 	return tick >= floor && tick - floor >= limit - 1 - tick;
 }
 
-/* By how many ticks to move the limit. */
+/* By how many ticks to move the limit.  The caller holds the mark. */
 static uint64
-next_lease(const Layout *layout)
+next_lease(void)
 {
+	uint64		floor = pg_atomic_read_u64(&slot->floor);
+	uint64		limit = pg_atomic_read_u64(&slot->limit);
 	uint64		last_lease;
 	int64		elapsed;
 
@@ -898,11 +900,8 @@ next_lease(const Layout *layout)
 	 * Ids may run ahead of the clock as fast as they are made.  Adapt to that,
 	 * so that the limit is moved about once a second.
 	 */
-	SpinLockAcquire(&shared->mutex);
-	last_lease = pg_atomic_read_u64(&slot->limit) - pg_atomic_read_u64(&slot->floor);
+	last_lease = limit > floor ? limit - floor : 0;
 	elapsed = monotonic_now() - slot->extended_at;
-	SpinLockRelease(&shared->mutex);
-	last_lease = Min(last_lease, (uint64) layout->last_tick);
 	if (elapsed < USECS_PER_SEC / 2)
 		last_lease *= 2;
 	else if (elapsed > 2 * USECS_PER_SEC)
@@ -929,25 +928,24 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 
 	if (!MarkOpen(&mark, function, must))
 		return false;
-	if (!limit_is_near(tick, must))
+	if (!limit_is_near(tick, must) ||
+		pg_atomic_read_u32(&shared->resets) != config.resets)
 	{
-		/* somebody else did it before we had the lock */
+		/*
+		 * Somebody else did it before we had the lock, or has set the mark
+		 * back: then the tick is not what it should be, and must not bring
+		 * the old mark back.
+		 */
 		MarkClose(&mark);
 		return true;
 	}
-	if (MarkIsOfRecreated(&mark))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("extension was dropped and created again in this transaction"),
-				 errdetail("If the transaction fails, the old extension comes back, and its mark does not cover new snowflake ids."),
-				 errhint("Make ids after the transaction has been committed.")));
 
 	/*
 	 * The limit may be ahead of the clock by max_ahead, and by a lease if that
 	 * is more.  After a start the ids may be there already; move it by a part
 	 * of the lease then, so that it is not written for each tick.
 	 */
-	lease = next_lease(layout);
+	lease = next_lease();
 	limit = now_tick + Max(config.max_ahead, config.lease);
 	limit = Max(Min(limit, tick + lease), tick + Max(lease / 8, 1));
 	limit = Min(limit, (uint64) layout->last_tick) + 1;

@@ -211,17 +211,17 @@ MarkClose(Mark *mark)
 }
 
 /*
- * Whether the running transaction has dropped the extension, to create it
- * anew.  If it fails, the old one comes back with the mark that it had.
+ * Refuse to raise the mark if the running transaction has dropped the extension,
+ * and created it anew: if the transaction fails, the old one comes back with
+ * the mark that it had.
  */
-bool
-MarkIsOfRecreated(const Mark *mark)
+static void
+check_not_recreated(const Mark *mark)
 {
 	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
 	char	   *name = get_extension_name(mark->extension);
 	SysScanDesc scan;
 	HeapTuple	tuple;
-	bool		recreated = false;
 
 	scan = systable_beginscan(extensions, InvalidOid, false, SnapshotAny, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
@@ -234,11 +234,15 @@ MarkIsOfRecreated(const Mark *mark)
 			!(header->t_infomask & HEAP_XMAX_INVALID) &&
 			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)) &&
 			!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)))
-			recreated = true;
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("extension \"%s\" was dropped and created again in this transaction",
+							name),
+					 errdetail("If the transaction fails, the old extension comes back, and its mark does not cover new snowflake ids."),
+					 errhint("Make ids after the transaction has been committed.")));
 	}
 	systable_endscan(scan);
 	table_close(extensions, AccessShareLock);
-	return recreated;
 }
 
 static Form_pg_sequence_data
@@ -370,6 +374,7 @@ MarkRaise(const Mark *mark, int64 accept, int64 value,
 	int64		old_written;
 	XLogRecPtr	lsn;
 
+	check_not_recreated(mark);
 	lock_pages(mark, &pages);
 	old_written = (int64) pg_atomic_read_u64(written);
 	*found = Max(pages.values[0], pages.values[1]);

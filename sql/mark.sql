@@ -4,8 +4,8 @@
 SELECT snowflake_nextval() AS id \gset
 SELECT m.last_value >= :id AS covered, m.last_value = g.last_value AS equal, m.is_called, m.log_cnt
 FROM snowflake_mark AS m, snowflake_mark_guard AS g;
--- by a lease of 2 s, to the end of a tick
-SELECT snowflake_timestamp(last_value) - snowflake_timestamp(:id) BETWEEN interval '0' AND interval '2 s' AS lease,
+-- by a lease of 2 s, up to the first id of a tick
+SELECT snowflake_timestamp(last_value) - snowflake_timestamp(:id) BETWEEN interval '0' AND interval '2.01 s' AS lease,
 	snowflake_worker_id(last_value + 1) AS worker_id, snowflake_lane(last_value + 1) AS lane,
 	snowflake_sequence(last_value + 1) AS sequence
 FROM snowflake_mark;
