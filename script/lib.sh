@@ -60,6 +60,49 @@ native_version()
 	die "this Debian release (${codename:-unknown}) is none of ${debian_release[*]}"
 }
 
+# Where the Debian release with another version is.
+release_dir()
+{
+	echo "${SNOWFLAKE_TEST_DIR:-/var/cache/snowflake-test}/${debian_release[$1]}"
+}
+
+# Make it, if it is not there.
+make_release()
+{
+	local version=$1
+	local release=${debian_release[$version]}
+	local dir
+	local script=/usr/share/debootstrap/scripts/$release
+	local include
+
+	dir=$(release_dir "$version")
+	[ ! -e "$dir.ready" ] || return 0
+	# a release that is newer than debootstrap is made like the newest
+	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
+	rm -rf "$dir"
+	mkdir -p "$(dirname "$dir")"
+	include=$(packages_for "$version" | tr ' ' ,)
+	debootstrap --variant=minbase --include="$include" "$release" "$dir" "" "$script" \
+		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
+	touch "$dir.ready"
+}
+
+# Run a command in there, as its user postgres.
+in_release()
+{
+	local dir
+	dir=$(release_dir "$1")
+	shift
+
+	# the mounts end with the last process in there; the small /dev/shm is for
+	# the test that fills it
+	# shellcheck disable=SC2016
+	unshare --mount --pid --fork --kill-child bash -c '
+		mount -t proc proc "$0/proc" &&
+		mount -t tmpfs -o mode=1777,size=256m tmpfs "$0/dev/shm" &&
+		chroot "$0" runuser -u postgres -- "$@"' "$dir" "$@"
+}
+
 # Copy the sources to a new directory of the user that runs the server, which
 # may not be able to read ours.
 copy_sources()

@@ -1,29 +1,210 @@
-# pg_dump and restore of tables with the default, by a superuser and by an
-# owner of a database who is none.
+# The mark goes with a database that is dumped and restored or copied, by a
+# superuser and by an owner who is none.  New ids are above all old ones, also
+# if the clock of the new server lives through the same ticks again, and also
+# if what is loaded into a database in use sets the mark back.
 
 use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 
+use IPC::Run;
+use List::Util qw(max min);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
+use Time::HiRes qw(time);
 
-my $node = new_server('main');
-my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';
+BAIL_OUT('libfaketime is not installed') if !defined faketime_library();
+
+# Few lanes, and no random numbers, so that new ids would meet old ones.  The
+# mark may be ahead of the clock by far more than the time that is lived again.
+my %settings = (
+	clock => 1,
+	synchronous_commit => 'on',
+	'snowflake.layout' => 'snowflake lane:1',
+	'snowflake.sequence_start' => 'zero',
+	'snowflake.worker_id' => 3,
+	'snowflake.max_ahead' => '10s');
+
+my $dir = PostgreSQL::Test::Utils::tempdir();
+my $say_clock = "SELECT extract(epoch FROM clock_timestamp());\n";
+append_to_file("$dir/script",
+	$say_clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $say_clock);
+
+# who dumps and restores: options of a client
+my %user = (superuser => [], owner => [ '--username', 'owner' ]);
+my @owner = (extra_params => $user{owner});
+my @visitor = (extra_params => [ '--username', 'visitor' ]);
+
+my $digest =
+  'SELECT (SELECT md5(string_agg(i::text, chr(10) ORDER BY id)) FROM items AS i), (SELECT md5(string_agg(p::text, chr(10) ORDER BY id)) FROM parts AS p)';
+
+# What the clock of a server says, and setting it to that.
+sub clock_of
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', $say_clock);
+}
+
+sub set_clock_to
+{
+	my ($node, $instant) = @_;
+
+	set_clock($node, $instant - time);
+	return;
+}
+
+# Ids as two clients see them, and when it was by the server's clock.  That can
+# be set just before.
+sub make_ids
+{
+	my ($node, $database, $instant) = @_;
+	my @clients;
+	my %run = (ids => [], begin => 'inf', end => 0);
+
+	foreach my $i (0, 1)
+	{
+		my %client = (in => "SET snowflake.max_wait = 0;\n\\echo ready\n", out => '', err => '');
+
+		$client{run} = IPC::Run::start(
+			[ 'psql', '-XAtq', '--set=ON_ERROR_STOP=1', '--dbname', $node->connstr($database) ],
+			'<' => \$client{in},
+			'>' => \$client{out},
+			'2>' => \$client{err});
+		push @clients, \%client;
+	}
+	foreach my $client (@clients)
+	{
+		$client->{run}->pump until $client->{out} =~ /ready/;
+	}
+	set_clock_to($node, $instant) if defined $instant;
+	foreach my $i (0, 1)
+	{
+		# one must not wait for us to read what the other writes
+		$clients[$i]{in} .= "\\o $dir/ids$i\n\\i $dir/script\n";
+		$clients[$i]{run}->pump_nb while length $clients[$i]{in};
+	}
+	foreach my $i (0, 1)
+	{
+		$clients[$i]{run}->finish or fail("a client fails: $clients[$i]{err}");
+
+		my ($begin, @ids) = split /\n/, slurp_file("$dir/ids$i");
+		my $end = pop @ids;
+		push @{ $run{ids} }, @ids;
+		$run{begin} = min($run{begin}, $begin);
+		$run{end} = max($run{end}, $end);
+	}
+	return \%run;
+}
+
+# How many ids of a run were made earlier, and how many are not greater.
+sub repeats
+{
+	my ($old, $new) = @_;
+	my $greatest = max(@{ $old->{ids} });
+	my %seen = map { $_ => 1 } @{ $old->{ids} };
+	my $duplicates = grep { $seen{$_}++ } @{ $new->{ids} };
+	my $lower = grep { $_ <= $greatest } @{ $new->{ids} };
+
+	return ($duplicates, $lower);
+}
+
+sub is_above
+{
+	my ($old, $new, $name) = @_;
+	my ($duplicates, $lower) = repeats($old, $new);
+	my $number = @{ $new->{ids} };
+
+	is("$duplicates, $lower", '0, 0', "$name: of $number ids none is a duplicate, and none is below an old one");
+	return;
+}
+
+sub is_not_above
+{
+	my ($old, $new, $name) = @_;
+	my ($duplicates, $lower) = repeats($old, $new);
+	my $number = @{ $new->{ids} };
+
+	cmp_ok($duplicates, '>', 0, "$name: of $number ids $duplicates are duplicates");
+	cmp_ok($lower, '>', 0, "$name: $lower are below old ones");
+	return;
+}
+
+# Make ids while the clock says again what it said during an earlier run.
+sub live_again
+{
+	my ($node, $database, $old, $name) = @_;
+	my $new = make_ids($node, $database, $old->{begin});
+
+	# when an id was made, in this layout
+	my $again = grep {
+		my $time = ($_ >> 20) / 1000 + 1767225600;
+		$new->{begin} <= $time && $time <= $new->{end}
+	} @{ $old->{ids} };
+
+	cmp_ok($again, '>', 1000, "$name: the clock goes again through the time of $again ids");
+	return $new;
+}
+
+sub dump_ok
+{
+	my ($node, $who, $file, @options) = @_;
+
+	unlink $file;
+	command_ok(
+		[
+			'pg_dump', '--host', $node->host, '--port', $node->port,
+			@{ $user{$who} }, '--file', $file, @options, 'source'
+		],
+		"pg_dump by the $who: @options");
+	return;
+}
+
+sub load_ok
+{
+	my ($node, $who, $file, $database, @options) = @_;
+	my @command = ('psql', '--quiet', '--no-psqlrc', '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file', $file);
+
+	@command = ('pg_restore', '--exit-on-error', $file) if $file =~ /custom$/;
+	command_ok(
+		[
+			@command, '--host', $node->host, '--port', $node->port,
+			@{ $user{$who} }, '--dbname', $database, @options
+		],
+		"$command[0] by the $who: into $database @options");
+	return;
+}
+
+# Start a server anew.  Until then lanes know of earlier ids, and of those of
+# other databases, too.
+sub restart
+{
+	my ($node, $mutant) = @_;
+
+	$node->stop;
+	use_mutant($node, $mutant) if $mutant;
+	start_with_clock($node, 0);
+	return;
+}
+
+#
+# What is dumped
+#
+
+my $node = new_server('main', %settings);
+my $target = new_server('target', %settings);
 
 $node->safe_psql(
 	'postgres', q{
 CREATE ROLE owner LOGIN;
+CREATE ROLE visitor LOGIN;
 CREATE DATABASE source OWNER owner;
-CREATE DATABASE copy OWNER owner;
-CREATE DATABASE custom OWNER owner;
 });
 
 # the extension is trusted: the owner of a database may create it
-my @owner = (extra_params => [ '-U', 'owner' ]);
 $node->safe_psql(
 	'source', q{
 CREATE EXTENSION snowflake;
@@ -35,30 +216,187 @@ CREATE VIEW recent AS SELECT name, snowflake_timestamp(id) FROM items;
 INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 INSERT INTO parts (item) SELECT id FROM items;
 }, @owner);
-my $digest =
-  'SELECT (SELECT md5(string_agg(i::text, chr(10) ORDER BY id)) FROM items AS i), (SELECT md5(string_agg(p::text, chr(10) ORDER BY id)) FROM parts AS p)';
-my $expected = $node->safe_psql('source', $digest, @owner);
+my $rows = $node->safe_psql('source', $digest, @owner);
 
-my @connection = ('--host', $node->host, '--port', $node->port);
-command_ok([ 'pg_dump', @connection, '--username=owner', '--file', $dump, 'source' ], 'dump by the owner');
-command_ok([ 'psql', @connection, '--username=owner', '--quiet', '--no-psqlrc', '--set=ON_ERROR_STOP=1', '--file', $dump, 'copy' ], 'restore by the owner');
-unlink $dump;
-command_ok([ 'pg_dump', @connection, '--format=custom', '--file', $dump, 'source' ], 'dump by a superuser');
-command_ok([ 'pg_restore', @connection, '--exit-on-error', '--dbname=custom', $dump ], 'restore by a superuser');
+# These ids are in no table: a dump has nothing of them but the mark.
+my $old = make_ids($node, 'source');
 
-foreach my $database ('copy', 'custom')
+my @kinds = ([ 'superuser', 'plain' ], [ 'superuser', 'custom' ], [ 'owner', 'plain' ], [ 'owner', 'custom' ]);
+dump_ok($node, $_->[0], "$dir/$_->[0].$_->[1]", "--format=$_->[1]") foreach @kinds;
+dump_ok($node, 'owner', "$dir/schema", '--schema-only');
+command_ok([ 'pg_dumpall', '--host', $node->host, '--port', $node->port, '--file', "$dir/all" ], 'pg_dumpall');
+
+#
+# Into a new server, whose clock is back
+#
+
+sub check_restored
 {
-	is($node->safe_psql($database, $digest, @owner), $expected, "$database: the same rows");
-	is( $node->safe_psql(
+	my ($database, $name) = @_;
+
+	is($target->safe_psql($database, $digest, @owner), $rows, "$name: the same rows");
+
+	set_clock($target, -3600);
+	my ($code) = sqlstate_of($target,
+		"\\connect $database\nSET snowflake.max_wait = 0;\nSELECT snowflake_nextval();");
+	is($code, 'SF001', "$name: no ids while the clock is back by an hour");
+	is_above($old, live_again($target, $database, $old, $name), $name);
+
+	cmp_ok($target->safe_psql($database, 'SELECT last_value FROM snowflake_mark', @owner),
+		'>', max(@{ $old->{ids} }), "$name: the owner can read the mark");
+	is( $target->safe_psql(
+			$database, q{
+SELECT role, sequence, has_sequence_privilege(role, sequence, 'SELECT'), has_sequence_privilege(role, sequence, 'UPDATE')
+FROM unnest('{owner,visitor}'::text[]) AS role, unnest('{snowflake_mark,snowflake_mark_guard}'::text[]) AS sequence
+ORDER BY role, sequence;
+}),
+		"owner|snowflake_mark|t|t\nowner|snowflake_mark_guard|f|f\nvisitor|snowflake_mark|f|f\nvisitor|snowflake_mark_guard|f|f",
+		"$name: others cannot, and nobody can set the guard");
+	cmp_ok($target->safe_psql($database, 'SELECT snowflake_nextval()', @visitor),
+		'>', max(@{ $old->{ids} }), "$name: but anybody can make ids");
+
+	is( $target->safe_psql(
 			$database, q{
 INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items);
 WITH new AS (INSERT INTO parts (item) SELECT id FROM items RETURNING id)
 SELECT count(DISTINCT id) FROM new;
 }, @owner),
 		"t\n1001",
-		"$database: the default makes ids that are new");
-	is($node->safe_psql($database, "SELECT count(*) FROM recent", @owner), 1001, "$database: views work");
+		"$name: the default makes ids that are new");
+	is($target->safe_psql($database, "SELECT count(*) FROM recent", @owner), 1001, "$name: views work");
+	return;
 }
 
+my ($out, $err);
+IPC::Run::run(
+	[ 'psql', '--no-psqlrc', '--quiet', '--file', "$dir/all", '--dbname', $target->connstr('postgres') ],
+	'>' => \$out,
+	'2>' => \$err);
+is(join(' ', $err =~ /ERROR: +(.*)/g),
+	'role "' . $target->safe_psql('postgres', 'SELECT current_user') . '" already exists',
+	'what pg_dumpall wrote can be restored');
+check_restored('source', 'pg_dumpall');
+
+foreach my $kind (@kinds)
+{
+	my ($who, $format) = @$kind;
+	my $database = "${who}_$format";
+
+	restart($target);
+	$target->safe_psql('postgres', "CREATE DATABASE $database OWNER owner");
+	load_ok($target, $who, "$dir/$who.$format", $database, '--single-transaction');
+	check_restored($database, "$format by the $who");
+}
+
+# without data there is no mark to keep
+$target->safe_psql('postgres', 'CREATE DATABASE empty OWNER owner');
+load_ok($target, 'owner', "$dir/schema", 'empty');
+is( $target->safe_psql('empty', 'INSERT INTO items DEFAULT VALUES RETURNING snowflake_worker_id(id)', @owner),
+	3,
+	'ids in a database that was restored without data');
+
+# copies of a database
+set_clock($target, 20);
+my $template = make_ids($target, 'owner_plain');
+foreach my $strategy ('wal_log', 'file_copy')
+{
+	my $database = "copy_$strategy";
+
+	$target->safe_psql('postgres', "CREATE DATABASE $database TEMPLATE owner_plain STRATEGY $strategy");
+	is_above($template, live_again($target, $database, $template, $database), $database);
+	restart($target);
+	is_above($template, live_again($target, $database, $template, "$database, restart"), "$database, restart");
+}
+
+# The same finds ids that are made again, if there are any.
+restart($target, 'forgets the mark');
+$target->safe_psql('postgres', 'CREATE DATABASE mutant');
+load_ok($target, 'superuser', "$dir/owner.custom", 'mutant');
+is_not_above($old, live_again($target, 'mutant', $old, 'mutant, restored'), 'mutant, restored');
+is_not_above($template, live_again($target, 'copy_wal_log', $template, 'mutant, copied'), 'mutant, copied');
+$target->stop;
+
+#
+# Into the database itself, which has gone on
+#
+
+# Ways to get back what was lost, from a dump that is older than the last ids
+my %way = (
+	'data' => {
+		file => "$dir/data",
+		dump => ['--data-only'],
+		before => 'TRUNCATE items, parts',
+		load => []
+	},
+	'everything' => {
+		file => "$dir/everything.custom",
+		dump => ['--format=custom'],
+		before => 'SELECT',
+		load => [ '--clean', '--if-exists' ]
+	});
+
+sub load_the_past
+{
+	my ($who, $way, $made) = @_;
+
+	$node->safe_psql('source', $way{$way}{before}, @owner);
+	load_ok($node, $who, $way{$way}{file}, 'source', @{ $way{$way}{load} });
+	is($node->safe_psql('source', $digest), $rows, 'the rows are back');
+	cmp_ok($node->safe_psql('source', 'SELECT last_value FROM snowflake_mark'),
+		'<', max(@{ $made->{ids} }), 'and so is the mark');
+	return;
+}
+
+foreach my $round (
+	[ 'owner', 'data' ],
+	[ 'owner', 'everything' ],
+	[ 'superuser', 'data' ],
+	[ 'superuser', 'everything' ],
+	[ 'owner', 'data', 'has no guard' ],
+	[ 'superuser', 'everything', 'forgets what was dropped' ])
+{
+	my ($who, $way, $mutant) = @$round;
+	my $name = "$way loaded by the $who" . ($mutant ? ", mutant" : '');
+	my $clock = clock_of($node);
+	my @ids;
+
+	# the clock is ahead of all that was before
+	restart($node, $mutant) if $mutant;
+	set_clock_to($node, $clock + 20);
+	push @ids, @{ make_ids($node, 'source')->{ids} };
+	dump_ok($node, $who, $way{$way}{file}, @{ $way{$way}{dump} });
+
+	# and of the mark in the dump
+	set_clock_to($node, clock_of($node) + 5);
+	my $made = make_ids($node, 'source');
+	load_the_past($who, $way, $made);
+
+	# it is noticed when the mark is moved the next time
+	my $offset = -s $node->logfile;
+	push @ids, @{ $made->{ids} };
+	set_clock_to($node, clock_of($node) + 5);
+	$made = make_ids($node, 'source');
+	is_above({ ids => \@ids }, $made, $name);
+	ok($node->log_contains(qr/WARNING: .*"snowflake_mark" was set below the snowflake ids/, $offset),
+		"$name: a warning is given");
+	cmp_ok($node->safe_psql('source', 'SELECT last_value FROM snowflake_mark'),
+		'>', max(@{ $made->{ids} }), "$name: and the mark is set right");
+
+	# or not, since the server crashes before
+	push @{ $made->{ids} }, @ids;
+	load_the_past($who, $way, $made);
+	$node->stop('immediate');
+	start_with_clock($node);
+	my $new = live_again($node, 'source', $made, "$name, crash");
+	if ($mutant)
+	{
+		is_not_above($made, $new, "$name, crash");
+	}
+	else
+	{
+		is_above($made, $new, "$name, crash");
+	}
+}
 $node->stop;
+
 done_testing();

@@ -1,0 +1,182 @@
+# pg_upgrade keeps the mark and its guard, and new ids are above all old ones
+# although the clock of the new server goes through the same time again.
+#
+# SNOWFLAKE_OLD_INSTALL is where the programs of the old version are, with the
+# extension among them.  pg_upgrade.sh sees to that.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use Cwd qw(getcwd);
+use List::Util qw(max);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(time);
+
+BAIL_OUT('SNOWFLAKE_OLD_INSTALL is not set') if !$ENV{SNOWFLAKE_OLD_INSTALL};
+BAIL_OUT('libfaketime is not installed') if !defined faketime_library();
+
+my $old_install = $ENV{SNOWFLAKE_OLD_INSTALL};
+my @databases = ('postgres', 'owned');
+
+# One lane, and no random numbers, so that new ids would meet old ones.  The
+# mark may be ahead of the clock by far more than the time that is lived again.
+my $settings = <<'EOC';
+snowflake.layout = 'snowflake lane:0'
+snowflake.sequence_start = 'zero'
+snowflake.worker_id = 3
+snowflake.max_ahead = '10s'
+snowflake.max_wait = 0
+EOC
+
+sub new_cluster
+{
+	my ($name, @parameters) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name, @parameters);
+
+	$node->init;
+	$node->append_conf('postgresql.conf', $settings);
+	return $node;
+}
+
+# Ids, and when it was by the server's clock
+sub make_ids
+{
+	my ($node, $database) = @_;
+	my $clock = "SELECT extract(epoch FROM clock_timestamp());\n";
+	my @lines = split /\n/,
+	  $node->safe_psql($database,
+		$clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $clock);
+	my %run = (begin => shift @lines, end => pop @lines);
+
+	$run{ids} = \@lines;
+	return \%run;
+}
+
+# The same, while the clock says again what it said during an earlier run; and
+# how many ids are not new, and how many are not greater.
+sub live_again
+{
+	my ($node, $database, $old, $name) = @_;
+	my $greatest = max(@{ $old->{ids} });
+	my %seen = map { $_ => 1 } @{ $old->{ids} };
+
+	set_clock($node, $old->{begin} - time);
+	my $new = make_ids($node, $database);
+
+	# when an id was made, in this layout
+	my $again = grep {
+		my $time = ($_ >> 19) / 1000 + 1767225600;
+		$new->{begin} <= $time && $time <= $new->{end}
+	} @{ $old->{ids} };
+	cmp_ok($again, '>', 1000, "$name: the clock goes again through the time of $again ids");
+
+	my $duplicates = grep { $seen{$_}++ } @{ $new->{ids} };
+	my $lower = grep { $_ <= $greatest } @{ $new->{ids} };
+	return ($duplicates, $lower);
+}
+
+# What is in the catalogs and in the sequences
+sub mark_of
+{
+	my ($node, $database) = @_;
+
+	return $node->safe_psql(
+		$database, q{
+SELECT relname, p.last_value, p.min_value, relpersistence, relacl, initprivs
+FROM pg_extension AS e
+	JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
+	JOIN pg_class AS s ON d.classid = 'pg_class'::regclass AND d.objid = s.oid AND d.deptype = 'e'
+	JOIN pg_sequences AS p ON p.sequencename = relname
+	LEFT JOIN pg_init_privs AS i ON i.classoid = d.classid AND i.objoid = s.oid
+WHERE extname = 'snowflake' AND relkind = 'S'
+ORDER BY relname;
+SELECT extversion, extrelocatable, extconfig::regclass[], extcondition FROM pg_extension WHERE extname = 'snowflake';
+});
+}
+
+# The old server
+my $old_node = new_cluster('old', install_path => $old_install);
+start_with_clock($old_node, 0);
+$old_node->safe_psql('postgres', "CREATE ROLE owner LOGIN;\nCREATE DATABASE owned OWNER owner");
+foreach my $database (@databases)
+{
+	$old_node->safe_psql(
+		$database, q{
+CREATE EXTENSION snowflake;
+CREATE TABLE items (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), name text);
+CREATE INDEX ON items (snowflake_timestamp(id, 'snowflake lane:0'));
+INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
+}, $database eq 'owned' ? (extra_params => [ '--username', 'owner' ]) : ());
+}
+my (%run, %mark, %items);
+foreach my $database (@databases)
+{
+	$run{$database} = make_ids($old_node, $database);
+	$mark{$database} = mark_of($old_node, $database);
+	$items{$database} = $old_node->safe_psql($database, 'TABLE items');
+	like(
+		$mark{$database},
+		qr/^snowflake_mark\|(\d+)\|.*\nsnowflake_mark_guard\|\1\|.*\n.*\{snowflake_mark\}/,
+		"$database: the extension has the mark, which is dumped, and its guard, which is not");
+}
+isnt($mark{postgres}, $mark{owned}, 'each database has its own mark');
+$old_node->stop;
+
+# The new one
+my $new_node = new_cluster('new');
+is($old_node->pg_version->major . ' ' . $new_node->pg_version->major, '15 17', 'versions');
+{
+	# the libraries that the old programs need
+	local $ENV{LD_LIBRARY_PATH} = "$old_install/lib";
+	my $here = getcwd;
+
+	# it leaves a script where it runs
+	chdir $new_node->basedir or die "could not enter its directory: $!";
+	command_ok(
+		[
+			'pg_upgrade', '--no-sync',
+			'--old-datadir', $old_node->data_dir, '--new-datadir', $new_node->data_dir,
+			'--old-bindir', "$old_install/bin", '--new-bindir', $new_node->config_data('--bindir'),
+			'--old-port', $old_node->port, '--new-port', $new_node->port,
+			'--socketdir', $new_node->host
+		],
+		'pg_upgrade');
+	chdir $here or die "could not go back: $!";
+}
+
+# these are kept when it fails
+my @errors = map { slurp_file($_) =~ /^(.*ERROR:.*\n(?:.*\n){0,12})/mg } glob $new_node->data_dir . '/pg_upgrade_output.d/*/log/*';
+BAIL_OUT(join '', @errors) if @errors;
+
+foreach my $database (@databases)
+{
+	# lanes know of earlier ids, whatever their database
+	start_with_clock($new_node, -2);
+	is(mark_of($new_node, $database), $mark{$database}, "$database: the mark, its guard and the extension are as they were");
+	is($new_node->safe_psql($database, 'TABLE items'), $items{$database}, "$database: the same rows");
+
+	my ($duplicates, $lower) = live_again($new_node, $database, $run{$database}, $database);
+	is("$duplicates, $lower", '0, 0', "$database: no id is a duplicate, none is below an old one");
+	is( $new_node->safe_psql(
+			$database, "INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3"),
+		't',
+		"$database: the default makes ids that are new");
+	cmp_ok($new_node->safe_psql($database, 'SELECT least(m.last_value, g.last_value) FROM snowflake_mark AS m, snowflake_mark_guard AS g'),
+		'>', ($mark{$database} =~ /\|(\d+)\|/)[0], "$database: the mark goes on");
+	$new_node->stop;
+}
+
+# The same finds ids that are made again, if there are any.
+use_mutant($new_node, 'forgets the mark');
+start_with_clock($new_node, 0);
+my ($duplicates, $lower) = live_again($new_node, 'postgres', $run{postgres}, 'mutant');
+cmp_ok($duplicates, '>', 0, "mutant: $duplicates ids are duplicates");
+cmp_ok($lower, '>', 0, "mutant: $lower are below old ones");
+$new_node->stop;
+
+done_testing();

@@ -1,0 +1,107 @@
+#!/bin/bash
+#
+# Upgrade a server from PostgreSQL 15 to 17 by pg_upgrade, see pg_upgrade.pl.
+#
+# The programs of both must run in one place.  This is the directory with the
+# release of the new version.  For the time that the test runs, and in its own
+# mount namespace only, its /usr/lib/postgresql and /usr/share/postgresql are
+# copies, with the native version beside the new one.
+#
+# usage: t/world/pg_upgrade.sh, as root
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+old=15
+new=17
+[ "$(id -u)" -eq 0 ] || die "needs root"
+[ "$(native_version)" = "$old" ] || die "needs Debian ${debian_release[$old]}"
+mapfile -t packages < <(packages_for "$old" | tr ' ' '\n')
+need_packages "${packages[@]}" debootstrap
+make_release "$new"
+
+bindir=/usr/lib/postgresql/$old/bin
+release=$(release_dir "$new")
+work=$(mktemp --directory "$release/var/tmp/snowflake-upgrade.XXXXXX")
+place=${work#"$release"}
+trap 'rm -rf "$work"' EXIT
+# what runs then comes to its end before
+trap 'exit 1' INT TERM
+chmod 755 "$work"
+
+# The old version, with the extension and with the libraries of its release
+# that the new one lacks.
+copy_old()
+{
+	local library
+
+	copy_sources "$work/old"
+	as_user make --silent -C "$work/old" PG_CONFIG="$bindir/pg_config" with_llvm=no
+	make --silent -C "$work/old" PG_CONFIG="$bindir/pg_config" with_llvm=no install DESTDIR="$work"
+	cp -r "/usr/lib/postgresql/$old" "$work/usr/lib/postgresql"
+	cp -r "/usr/share/postgresql/$old" "$work/usr/share/postgresql"
+	ldd "$bindir"/* | awk '$2 == "=>" { print $3 }' | sort -u |
+		while read -r library; do
+			[ -e "$release$library" ] || cp "$library" "$work/usr/lib/postgresql/$old/lib"
+		done
+}
+
+# The N of version 15.N or 17.N, as a program gives it.
+minor_version()
+{
+	"$@" --version | sed -E 's/.* [0-9]+\.([0-9]+).*/\1/'
+}
+
+# The new version.  Minor versions are released together, 15.20 with 17.12, and
+# what a later one dumps may be unknown to an earlier one: then it gets the
+# security updates of its release.
+copy_new()
+{
+	local keys=$release/usr/share/keyrings/debian-archive-keyring.gpg
+	local codename=${debian_release[$new]}
+	local apt=(apt-get -q -o Dir::Etc::SourceList="$work/sources.list"
+		-o Dir::Etc::SourceParts=- -o Dir::State::Lists="$work/lists"
+		-o Dir::Cache="$work/cache" -o APT::Sandbox::User=root)
+	local package
+
+	cp -r "$release/usr/lib/postgresql/$new" "$work/usr/lib/postgresql"
+	cp -r "$release/usr/share/postgresql/$new" "$work/usr/share/postgresql"
+	[ "$(minor_version "$bindir/postgres")" -gt \
+		$(($(minor_version chroot "$release" "/usr/lib/postgresql/$new/bin/postgres") + 8)) ] || return 0
+
+	mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+	sed "s,^deb ,deb [signed-by=$keys] ," "$release/etc/apt/sources.list" >"$work/sources.list"
+	sed "s,/debian/\\? ,/debian-security ,; s, $codename , $codename-security ," \
+		"$work/sources.list" >"$work/security.list"
+	cat "$work/security.list" >>"$work/sources.list"
+	"${apt[@]}" update
+	(cd "$work" && "${apt[@]}" download "postgresql-$new" "postgresql-client-$new")
+	for package in "$work"/*.deb; do
+		dpkg --extract "$package" "$work"
+	done
+}
+
+copy_all()
+{
+	copy_old
+	copy_new
+	copy_sources "$work/new"
+	chroot "$release" chown -R postgres "$place/new"
+}
+
+# In a condition, bash would go on after errors.
+set +e
+(set -e; copy_all) >"$work/log" 2>&1
+status=$?
+set -e
+[ "$status" -eq 0 ] || { cat "$work/log"; die "could not prepare the upgrade"; }
+
+# shellcheck disable=SC2016
+unshare --mount bash -c '
+	. script/lib.sh
+	mount --bind "$1/usr/lib/postgresql" "$0/usr/lib/postgresql" &&
+	mount --bind "$1/usr/share/postgresql" "$0/usr/share/postgresql" &&
+	in_release "$3" env SNOWFLAKE_OLD_INSTALL="/usr/lib/postgresql/$2" \
+		"${1#"$0"}/new/script/check" "$3" t/world/pg_upgrade.pl' \
+	"$release" "$work" "$old" "$new"
