@@ -119,13 +119,14 @@ cmp_ok($wal{'bigint DEFAULT snowflake_nextval()'}, '<', 1.1 * $wal{bigserial},
 	'COPY takes no more WAL than for bigserial');
 
 # Sessions that take one id and leave.
+my $each = 200 * $factor;
 run_clients(
 	$node,
-	'--client=16 --jobs=2 --connect --transactions=1250',
-	'20,000 sessions with one id each',
+	"--client=16 --jobs=2 --connect --transactions=$each",
+	16 * $each . ' sessions with one id each',
 	'INSERT INTO ids DEFAULT VALUES');
 is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
-	20000, 'all of their ids are there');
+	16 * $each, 'all of their ids are there');
 
 # They gave their lanes back: a session alone gets the lane that its PID names.
 my $at_home = 0;

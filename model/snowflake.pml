@@ -1,0 +1,1067 @@
+/*-------------------------------------------------------------------------
+ *
+ * snowflake.pml
+ *	  A model of generator.c and mark.c, for the model checker spin.
+ *
+ * The checker takes every step that a process can take, in every order, and
+ * looks in each state that comes about whether the promises hold:
+ *
+ *		Never twice.  No id, which is a worker id, a timeline, a tick, a lane
+ *		and a sequence, is issued twice.
+ *
+ *		Increasing.  The ids of a session increase.
+ *
+ * For the first, a list of all ids that were issued would be too much to
+ * remember.  Instead at most one is kept, any one: when an id is issued, or
+ * when one came from elsewhere that new ids shall be above, it may become the
+ * one that is kept.  No other id may ever be equal to it.  As the checker
+ * tries every choice, this finds whatever the whole list would.
+ *
+ * All guards stand where they stand in the C code, and go by the same names.
+ * Each has an #ifndef NO_... that takes it away, and "run" shows that without
+ * it an id comes twice.  What is not needed for that is not among them:
+ *
+ *	- the lock on the extension: with -DPARALLEL it keeps nobody out, like
+ *	  among the processes of a parallel query, and the promises hold;
+ *	- that the mark does not fall below what was written here, in MarkRaise():
+ *	  the guard never does, and a new extension is given it when it is created;
+ *	- that an extender which began before a reset does not publish: the mark
+ *	  that it wrote covers what it would publish.  But it would undo the reset;
+ *	- the bound of ids ahead of the clock, which is for honest time.
+ *
+ * The model is checked in parts, for all at once is too much:
+ *
+ *	LANES		lanes, spill, sessions that know their last id; no mark
+ *	CRASH		the lease and the mark: crashes of the server, sessions that are
+ *				cancelled in the middle of an extension
+ *	FAILOVER	two servers, of which one follows the other with any delay and
+ *				is promoted, while the other may go on; then the other may be
+ *				rewound, follow, and be promoted itself; timeline bits
+ *	SYNC		the same once, with a synchronous standby and no timeline bits
+ *	HAND		somebody sets snowflake_mark to anything, restores a dump, or
+ *				calls snowflake_advance()
+ *	DROP		the extension is dropped and created again by a session that
+ *				makes ids, in one transaction or two, which may fail
+ *	RESET		the clock was ahead, a fresh worker id, snowflake_reset_mark()
+ *
+ * The server may crash at any point in all of them but the first, any number
+ * of times.  There the processes end, the shared memory and the buffers are
+ * lost, and the mark is what was flushed.
+ *
+ * Except in RESET, the clock may show any tick at any look.  This covers
+ * steps in both directions, at any time, while the server runs and while it
+ * is down.  How long a session keeps to a window is arbitrary, too.
+ *
+ * Bounds: two sessions (three in FAILOVER), 3 to 5 ticks, two lanes, one or
+ * two ids per lane and tick, a lease of one tick beyond the one in use.
+ *
+ * Not in the model: several databases, WAL that others flush (it only makes
+ * the mark on disk higher; a mark that is lowered by hand is flushed or not),
+ * weakly ordered memory, settings other than the worker id, changes of the
+ * layout, what the sequence starts with in a tick, waiting, errors that do
+ * not leave anything behind, a second synchronous standby, point-in-time
+ * recovery (an asynchronous promotion), more timelines than the timeline bits
+ * can tell apart.
+ *
+ * snowflake/model/snowflake.pml
+ *
+ *-------------------------------------------------------------------------
+ */
+
+/* -------- bounds -------- */
+
+#ifndef TICKS
+#define TICKS		4
+#endif
+#ifndef SEQUENCES
+#define SEQUENCES	1
+#endif
+
+#define NUM_LANES	2
+#define LAST_TICK	(TICKS - 1)
+#define LEASE		1
+#define AHEAD		1			/* RESET: the bound of ids ahead of the clock */
+
+#if defined(FAILOVER) || defined(SYNC)
+#define SERVERS		2
+#ifndef SESSIONS
+#define SESSIONS	2
+#endif
+#define SERVER_OF(session)	(session == SESSIONS - 1 -> 1 : 0)
+#else
+#define SERVERS		1
+#define SESSIONS	2
+#define SERVER_OF(session)	0
+#endif
+
+#if defined(FAILOVER) && !defined(NO_TIMELINE)
+#define TIMELINES	3
+#define TIMELINE_BITS(timeline)	timeline
+#else
+#define TIMELINES	1
+#define TIMELINE_BITS(timeline)	0
+#endif
+
+#ifdef DROP
+#define EXTENSIONS	3			/* 0: none */
+#else
+#define EXTENSIONS	1
+#define extension	0
+#endif
+
+#define ADMINISTRATOR	SESSIONS
+
+#define MAX(a, b)	(a > b -> a : b)
+#define MIN(a, b)	(a < b -> a : b)
+
+inline raise_to(variable, target)
+{
+	if
+	:: variable < target -> variable = target
+	:: else
+	fi
+}
+
+/* -------- what there is -------- */
+
+/* A word of a lane holds a tick and a sequence: that of the lane's last id. */
+#define tick_of(word)	(word / SEQUENCES)
+#define first_word(tick)	(tick * SEQUENCES)
+/* the tick that a lane's next id can be in, at the earliest */
+#define next_tick(l)	tick_of((my.word[l] + 1))
+
+/* A mark is the first tick that it does not cover.  Two sequences hold it. */
+typedef Mark
+{
+	byte	mark;
+	byte	guard;
+	byte	worker				/* who wrote it */
+}
+
+#ifdef NO_GUARD_COPY
+#define VALUE(m)	m.mark
+#else
+#define VALUE(m)	MAX(m.mark, m.guard)
+#endif
+
+typedef Server
+{
+	/* shared memory, as in GeneratorShared and DatabaseSlot */
+	byte	word[NUM_LANES];
+	byte	limit;
+	byte	floor;
+	byte	written;
+	byte	generation;
+	byte	resets;
+	byte	retired;			/* a worker id, or 0 */
+	bool	locked[EXTENSIONS];	/* the lock on the extension */
+	Mark	page[EXTENSIONS];	/* the sequences' pages in shared buffers */
+
+	/* what outlives a crash */
+	Mark	disk[EXTENSIONS];	/* what WAL that was flushed makes of them */
+	bool	recovery;			/* a standby */
+	byte	timeline
+}
+
+Server server_[SERVERS];
+#define my	server_[server]
+
+/* from reading the generation to the compare-and-swap: no interrupt is served */
+bool inside[SESSIONS];
+/* the server has crashed, and the process has to end */
+bool killed[SESSIONS + 1];
+
+/* an id that was issued or came from elsewhere, or 0 */
+short kept;
+#define ID(word) \
+	(((worker * TIMELINES + timeline) * NUM_LANES + lane) * TICKS * SEQUENCES + word + 1)
+
+#ifdef RESET
+byte clock;
+bool clock_is_set_right;		/* and is held there until the reset */
+byte setting_in_file = 1;		/* the worker id */
+#define TOO_FAR_AHEAD	(tick > now + AHEAD)
+#define WORKERS			2
+#else
+#define TOO_FAR_AHEAD	false
+#endif
+
+#ifdef NO_FLOOR
+#define FLOOR			0
+#else
+#define FLOOR			my.floor
+#endif
+
+#ifdef HAND
+byte advances;
+bool restored;
+#endif
+
+#if SERVERS == 2
+byte standby = 1;				/* which follows the other, or NOBODY */
+byte promotions;
+#define NOBODY			2
+#endif
+
+/* -------- what lasts -------- */
+
+/* XLogFlush(): of the page, and of all that came before it */
+inline flush(from)
+{
+	d_step {
+		from.disk[extension].mark = from.page[extension].mark;
+		from.disk[extension].guard = from.page[extension].guard;
+		from.disk[extension].worker = from.page[extension].worker
+#ifdef DROP
+		;
+		visible_on_disk = visible
+#endif
+	}
+}
+
+/* What a server starts with; and its processes have to end. */
+inline start(s)
+{
+	i = 0;
+	do
+	:: i < NUM_LANES -> server_[s].word[i] = 0; i++
+	:: else -> break
+	od;
+	server_[s].limit = 0;
+	server_[s].floor = 0;
+	server_[s].written = 0;
+	server_[s].generation = 0;
+	server_[s].resets = 0;
+	server_[s].retired = 0;
+	i = 0;
+	do
+	:: i < EXTENSIONS ->
+		server_[s].locked[i] = false;
+		server_[s].page[i].mark = server_[s].disk[i].mark;
+		server_[s].page[i].guard = server_[s].disk[i].guard;
+		server_[s].page[i].worker = server_[s].disk[i].worker;
+		i++
+	:: else -> break
+	od;
+	i = 0;
+	do
+	:: i < SESSIONS -> killed[i] = killed[i] || SERVER_OF(i) == s; i++
+	:: else -> break
+	od;
+#if defined(HAND) || defined(RESET)
+	killed[ADMINISTRATOR] = true;
+#endif
+	i = 0
+}
+
+/* -------- mark.c -------- */
+
+/*
+ * Both pages are read and written under their content locks, so this is one
+ * step.  Leaves in "found" what they held, and in "raised" whether the mark
+ * covers the bound now.
+ */
+inline MarkRaise(accept, bound)
+{
+	found = VALUE(my.page[extension]);
+	raised = true;
+	if
+#ifndef NO_START_ABOVE_MARK
+	/* it was not written here: all new ids must be above it */
+	:: found > accept && found > my.written -> raised = false
+	:: else ->
+#else
+	:: true ->
+#endif
+#ifndef NO_FLOOR_ABOVE_FOUND
+		/* before "written", by which others will take what they find for ours */
+		if
+		:: found > my.written -> raise_to(my.floor, found)
+		:: else
+		fi;
+#endif
+		value = MAX(found, my.written);
+#ifdef READ_UNFLUSHED
+		unchanged = (value == found && bound <= value);
+#endif
+		if
+		:: bound > value -> my.page[extension].worker = worker; value = bound
+		:: else
+		fi;
+		my.written = value;
+		my.page[extension].mark = value;
+		my.page[extension].guard = value;
+		value = 0
+	fi
+}
+
+/* MarkSet(), up to the flush */
+inline MarkSet(set_to)
+{
+	my.page[extension].mark = set_to;
+	my.page[extension].guard = set_to;
+	my.page[extension].worker = worker;
+	my.written = set_to
+}
+
+/* -------- generator.c -------- */
+
+#define NONE	NUM_LANES
+#define home	(me % NUM_LANES)
+
+/* A lane that has ids left in the tick, better one that is unused in it. */
+inline find_lane(from)
+{
+	i = from;
+	do
+	:: i < NUM_LANES && tick_of(my.word[i]) < tick -> lane = i; break
+	:: i < NUM_LANES && tick_of(my.word[i]) >= tick ->
+		if
+		:: lane == NONE && next_tick(i) == tick -> lane = i
+		:: else
+		fi;
+		i++
+	:: i == NUM_LANES -> break
+	od;
+	i = 0
+}
+
+/* One step, though others go on meanwhile: what it finds is only a good try. */
+inline choose_lane()
+{
+	lane = NONE;
+	if
+	:: last_word > 0 && tick <= tick_of(last_word) ->
+		/* still in the tick of the last id, or the clock is behind it */
+		tick = tick_of(last_word);
+		if
+		:: next_tick(last_lane) <= tick -> lane = last_lane
+		:: else ->
+#ifndef SPILL_ANYWHERE
+			find_lane(last_lane + 1);
+#else
+			find_lane(0);
+#endif
+			if
+			:: lane == NONE -> tick++
+			:: else
+			fi
+		fi
+	:: else
+	fi;
+	/* a tick that has no id of this session: at home, or from the lowest on */
+	if
+	:: lane == NONE && next_tick(home) <= tick -> lane = home
+	:: lane == NONE -> find_lane(0)
+	:: lane != NONE
+	fi;
+	/* every lane is full in this tick: take the one that is free the soonest */
+	if
+	:: lane == NONE ->
+		lane = (next_tick(1) < next_tick(0) -> 1 : 0);
+		tick = MAX(tick, next_tick(lane))
+	:: else
+	fi
+}
+
+/* Whether the limit has to be moved for the tick, or for those to come. */
+inline limit_is_near()
+{
+	if
+	:: must || tick >= my.limit -> near = tick >= my.limit
+	:: else -> near = tick >= my.floor && tick - my.floor >= my.limit - 1 - tick
+	fi
+}
+
+/* -------- a session that makes ids -------- */
+
+#ifdef DROP
+#define MIGRATOR	0			/* the session that drops and creates */
+byte visible = 1;				/* the extension that all sessions see, or 0 */
+byte visible_on_disk = 1;
+bool dropped;					/* in the migrator's open transaction */
+byte created;					/* in the migrator's open transaction, or 0 */
+byte latest = 1;				/* the last one that was committed */
+
+#define SEEN \
+	(me == MIGRATOR && created > 0 -> created : (me == MIGRATOR && dropped -> 0 : visible))
+/* the transaction has locked the sequences that it has dropped */
+#define MARK_IS_LOCKED	(my.locked[extension] || (dropped && extension == visible))
+#elif defined(PARALLEL)
+#define MARK_IS_LOCKED	false
+#else
+#define MARK_IS_LOCKED	my.locked[extension]
+#endif
+
+inline MarkClose()
+{
+	my.locked[extension] = false
+}
+
+inline clear()
+{
+	now = 0; tick = 0; lane = 0; limit = 0; must = false; raised = false;
+	unchanged = false; found = 0; near = false; known = false
+}
+
+/* Begin again in open_window(), with a new look at everything. */
+inline start_over()
+{
+	clear();
+	goto again
+}
+
+inline close_window()
+{
+	clear();
+	window_open = false; generation = 0; mark_tick = 0; tried = false;
+	old = 0; word = 0
+}
+
+inline fail()
+{
+	close_window();
+	inside[me] = false;
+	goto call
+}
+
+#ifdef DROP
+inline drop_extension()
+{
+	/* waits for who is at the mark */
+	atomic {
+		me == MIGRATOR && !dropped && created == 0 && visible > 0 &&
+			!my.locked[visible] && my.written > 0 ->
+		dropped = true
+	}
+}
+
+inline create_extension()
+{
+	atomic {
+		me == MIGRATOR && created == 0 && (dropped || visible == 0) ->
+		created = 3 - latest;
+		extension = created;
+		my.page[extension].mark = 0;
+		my.page[extension].guard = 0;
+		my.disk[extension].mark = 0;
+		my.disk[extension].guard = 0
+	};
+#ifndef NO_RESTORE_AFTER_DROP
+	/* GeneratorRestoreMark() */
+	atomic { found = my.written; my.locked[extension] = true };
+	if
+	:: found > 0 ->
+		MarkSet(found);
+		flush(my);
+		if
+		:: dropped -> my.limit = 0
+		:: !dropped
+		fi
+	:: found == 0
+	fi;
+	atomic { found = 0; MarkClose() }
+#endif
+}
+
+inline commit()
+{
+	if
+	:: atomic { me == MIGRATOR && created > 0 ->
+		/* ForceSyncCommit() */
+		visible = created; latest = created; created = 0; dropped = false;
+#ifndef NO_FORCE_SYNC
+		flush(my)
+#endif
+		}
+	:: atomic { me == MIGRATOR && created == 0 && dropped ->
+		visible = 0; dropped = false }
+	fi
+}
+
+inline roll_back()
+{
+	atomic { me == MIGRATOR && (created > 0 || dropped) ->
+		created = 0; dropped = false }
+}
+#endif
+
+/* GeneratorNext() again and again, until the server crashes */
+proctype Session(byte me; byte server)
+{
+	/* config */
+	bool configured;
+	byte resets;
+	byte worker;
+	byte timeline;
+#ifdef RESET
+	byte setting = 1;			/* the worker id, by the configuration file */
+#endif
+
+	/* window */
+	bool window_open;
+	byte generation;
+	byte tick;
+	byte lane;
+
+	byte last_word;				/* 0: no id yet */
+	byte last_lane;
+
+#ifdef DROP
+	byte extension;				/* that of the function which is called */
+#endif
+
+	/* the rest is 0 when no call is under way */
+	byte now;
+	byte mark_tick;
+	byte limit;
+	bool must;
+	bool tried;
+	bool near;
+	bool known;
+	bool raised;
+	bool unchanged;
+	byte found;
+	byte value;
+	byte old;
+	byte word;
+	byte i;
+
+call:
+	{
+		/* between two calls */
+		if
+		:: atomic { window_open ->
+			/* the clock is still in the window's tick */
+			inside[me] = true; goto take_id }
+		:: atomic { window_open -> close_window(); goto call }
+#ifndef DROP
+		:: atomic { !window_open -> start_over() }
+#else
+		:: atomic { !window_open && extension > 0 -> start_over() }
+		:: atomic { extension != SEEN -> extension = SEEN; goto call }
+		:: drop_extension(); goto call
+		:: create_extension(); goto call
+		:: commit(); goto call
+		:: roll_back(); goto call
+#endif
+#ifdef RESET
+		:: atomic { setting != setting_in_file ->
+			setting = setting_in_file; configured = false; goto call }
+#endif
+		fi;
+
+again:	/* open_window() */
+		atomic {
+			inside[me] = true;
+#ifdef RESET
+			now = clock
+#endif
+		};
+
+		/*
+		 * is_configured().  The generation is noted first, for a reset first
+		 * makes its number known and then begins a new generation.
+		 */
+#ifndef GENERATION_AFTER_RESETS
+		generation = my.generation;
+		known = configured && resets == my.resets;
+#else
+		known = configured && resets == my.resets;
+		generation = my.generation;
+#endif
+		if
+		:: atomic { !known -> inside[me] = false };
+			/* configure(), once recovery and a reset have ended */
+#ifndef TIMELINE_IN_RECOVERY
+			!my.recovery;
+#endif
+			atomic {
+#ifndef NO_WAIT_FOR_RESET
+				my.resets % 2 == 0;
+#endif
+				resets = my.resets
+			};
+			atomic {
+#ifdef RESET
+				worker = setting;
+#ifndef NO_RETIRED
+				if
+				:: worker == my.retired -> fail()
+				:: else
+				fi;
+#endif
+#endif
+				timeline = TIMELINE_BITS(my.timeline);
+				configured = true;
+				start_over()
+			}
+		:: atomic { known -> known = false }
+		fi;
+
+		atomic {
+			tick = MAX(mark_tick, FLOOR);
+#ifdef RESET
+			tick = MAX(tick, now);
+#else
+			/* whatever the clock says */
+			do
+			:: tick < LAST_TICK -> tick++
+			:: break
+			od;
+#endif
+			choose_lane();
+			if
+			:: tick > LAST_TICK || TOO_FAR_AHEAD -> fail()
+			:: else -> now = 0
+			fi
+		};
+
+		atomic {
+			must = true; limit_is_near(); must = near;
+			if
+			:: near
+			:: !near && !tried -> limit_is_near()
+			:: !near && tried
+			fi;
+			if
+			:: near -> near = false; tried = true; lane = 0; inside[me] = false
+			:: else -> mark_tick = 0; tried = false; goto below_limit
+			fi
+		};
+
+		/* extend_limit(): MarkOpen(), which may wait, and serves interrupts */
+#ifdef DROP
+		if
+		:: atomic { extension != SEEN -> fail() }
+		:: extension == SEEN
+		fi;
+#endif
+		if
+		:: atomic { !MARK_IS_LOCKED && !my.recovery -> my.locked[extension] = true }
+		:: atomic { MARK_IS_LOCKED && !must -> start_over() }
+		fi;
+
+		atomic {
+			limit_is_near();
+			if
+			:: !near -> MarkClose(); start_over()	/* somebody else did it */
+			:: else -> near = false
+			fi
+		};
+#if defined(DROP) && !defined(NO_REFUSE_RECREATED)
+		if
+		:: atomic { me == MIGRATOR && dropped && created > 0 -> MarkClose(); fail() }
+		:: else
+		fi;
+#endif
+
+		atomic {
+			limit = MIN(tick + LEASE, LAST_TICK) + 1;
+			MarkRaise(tick, limit);
+			if
+			:: raised -> raised = false; found = 0
+			:: !raised && must -> mark_tick = found; MarkClose(); start_over()
+			:: !raised && !must -> MarkClose(); start_over()
+			fi
+		};
+
+#ifdef PUBLISH_BEFORE_FLUSH
+		raise_to(my.limit, limit);
+#endif
+		/* make_durable(), or an error */
+		if
+#ifdef NO_FLUSH
+		:: true
+#elif defined(READ_UNFLUSHED)
+		:: unchanged
+		:: !unchanged -> flush(my)
+#else
+		:: flush(my)
+#endif
+		:: atomic { true -> MarkClose(); fail() }
+		fi;
+#if defined(SYNC) && !defined(NO_SYNC_WAIT)
+		/* wait_for_standbys(), if there are any; may be cancelled */
+		if
+		:: server == 1 || (standby == 1 && server_[1].disk[0].mark >= limit)
+		:: atomic { true -> MarkClose(); fail() }
+		fi;
+#endif
+
+		/* publish; others see one before the other */
+		if
+		:: atomic { resets == my.resets -> raise_to(my.floor, tick) };
+			raise_to(my.limit, limit)
+		:: atomic { resets != my.resets }
+		fi;
+		atomic { MarkClose(); mark_tick = 0; tried = false; start_over() };
+
+below_limit:
+#ifndef NO_SECOND_LOOK
+		/* the floor that came with the limit, though it was not there before */
+		if
+		:: atomic { tick < my.floor -> start_over() }
+		:: atomic { tick >= my.floor -> must = false }
+		fi;
+#endif
+
+take_id:
+		atomic {
+			old = my.word[lane];
+			word = (old < first_word(tick) -> first_word(tick) : old + 1);
+			if
+			:: tick_of(word) > tick -> fail()	/* to open another one */
+			:: else -> word = 0
+			fi
+		};
+#ifndef NO_GENERATION_CHECK
+		if
+		:: atomic { generation != my.generation -> fail() }
+		:: generation == my.generation
+		fi;
+#endif
+		if
+		:: atomic {
+#ifndef NO_CAS
+			my.word[lane] == old ->
+#endif
+			word = (old < first_word(tick) -> first_word(tick) : old + 1);
+			my.word[lane] = word;
+
+			/* never twice */
+			assert(kept != ID(word));
+			if
+			:: kept == 0 -> kept = ID(word)
+			:: true
+			fi;
+#ifdef LANES
+			/* increasing: the lane outranks the sequence */
+			assert(tick_of(word) > tick_of(last_word) ||
+				(tick_of(word) == tick_of(last_word) && lane > last_lane) ||
+				(lane == last_lane && word > last_word));
+			last_word = word;
+			last_lane = lane;
+#endif
+			window_open = true; old = 0; word = 0; inside[me] = false;
+			goto call }
+		:: atomic { my.word[lane] != old -> old = 0; goto take_id }
+		fi
+	}
+	unless
+	{
+		atomic {
+			killed[me] ->
+			killed[me] = false;
+			inside[me] = false;
+			configured = false; resets = 0; worker = 0; timeline = 0;
+			close_window(); value = 0; i = 0; last_word = 0; last_lane = 0;
+#ifdef DROP
+			extension = 0;
+#endif
+#ifdef RESET
+			setting = setting_in_file;
+#endif
+			goto call
+		}
+	}
+}
+
+/* -------- an administrator -------- */
+
+/* An id of these ticks came from elsewhere, or none that matters. */
+inline keep_one(from, end)
+{
+	if
+	:: kept == 0 && from < end ->
+		i = from;
+		do
+		:: i < end - 1 -> i++
+		:: break
+		od;
+		if
+		:: lane = 0
+		:: lane = 1
+		fi;
+		kept = ID(first_word(i));
+		lane = 0;
+		i = 0
+	:: true
+	fi
+}
+
+/*
+ * Begin a new generation, and wait until each process has served interrupts
+ * since.
+ */
+inline close_windows()
+{
+	my.generation++;
+#ifndef NO_BARRIER
+	!inside[0];
+	!inside[1]
+#endif
+}
+
+#ifdef HAND
+proctype Administrator(byte me; byte server)
+{
+	byte tick;
+	byte lane;
+	byte worker;
+	byte timeline;
+	bool raised;
+	byte found;
+	byte value;
+	byte i;
+
+call:
+	{
+		if
+		:: atomic {
+			advances < 2 ->
+			advances++;
+			tick = 1;
+			do
+			:: tick < LAST_TICK -> tick++
+			:: break
+			od };
+			/* GeneratorAdvance(): open_mark() waits */
+			atomic { !MARK_IS_LOCKED -> my.locked[extension] = true };
+			atomic { MarkRaise(LAST_TICK + 1, tick); found = 0; raised = false };
+			if
+			:: flush(my)
+			:: atomic { true -> MarkClose(); tick = 0; goto call }
+			fi;
+			raise_to(my.floor, tick);
+			MarkClose();
+			close_windows();
+			/* from now on */
+			atomic { keep_one(0, tick); tick = 0 }
+		:: atomic {
+			!restored ->
+			/* setval('snowflake_mark', anything), committed or not */
+			my.page[0].mark = 0;
+			do
+			:: my.page[0].mark < LAST_TICK -> my.page[0].mark++
+			:: break
+			od;
+			if
+			:: flush(my)
+			:: true
+			fi }
+		:: atomic {
+			!restored ->
+			/* a dump is restored, and brings ids that were never covered here */
+			restored = true;
+			my.page[0].mark = LAST_TICK;
+			flush(my);
+			tick = MAX(my.limit, my.written);
+			keep_one(tick, LAST_TICK);
+			tick = 0 }
+		fi;
+		goto call
+	}
+	unless
+	{
+		atomic {
+			killed[me] ->
+			killed[me] = false;
+			tick = 0; lane = 0; raised = false; found = 0; value = 0; i = 0;
+			goto call
+		}
+	}
+}
+#endif
+
+#ifdef RESET
+proctype Administrator(byte me; byte server)
+{
+	byte worker;
+	byte resets;
+	byte retired;
+	byte now;
+
+call:
+	{
+		atomic {
+			/* the clock was ahead, and is set right: no id can be made now */
+			setting_in_file < WORKERS && my.floor > AHEAD ->
+			clock = 0;
+			clock_is_set_right = true;
+			if
+			:: setting_in_file++
+			:: setting_in_file == 1			/* the administrator forgets it */
+			fi
+		};
+
+		/* GeneratorReset(), in a new session */
+		atomic { my.resets % 2 == 0 -> resets = my.resets; worker = setting_in_file };
+		now = clock;
+		atomic { !MARK_IS_LOCKED -> my.locked[extension] = true };
+		atomic {
+			retired = my.page[extension].worker;
+#ifndef NO_WORKER_CHECK
+			if
+			:: retired == worker -> goto end_reset
+			:: else
+			fi
+#endif
+		};
+		atomic { resets == my.resets -> my.resets++ };
+		close_windows();
+		if
+#ifndef NO_LIMIT_FIRST
+		:: my.limit = 0
+#else
+		:: true
+#endif
+		:: goto end_reset
+		fi;
+		MarkSet(now);
+		if
+		:: flush(my)
+		:: goto end_reset
+		fi;
+		if
+		:: true
+		:: goto end_reset
+		fi;
+		d_step {
+			my.word[0] = 0;
+			my.word[1] = 0;
+			my.limit = 0;
+			my.floor = my.written;
+			my.retired = (retired == worker -> 0 : retired)
+		};
+
+end_reset:
+		atomic {
+			if
+			:: my.resets % 2 == 1 -> my.resets++
+			:: else
+			fi;
+			MarkClose();
+			clock_is_set_right = false;
+			worker = 0; resets = 0; retired = 0; now = 0;
+			goto call
+		}
+	}
+	unless
+	{
+		atomic {
+			killed[me] ->
+			killed[me] = false;
+			clock_is_set_right = false;
+			worker = 0; resets = 0; retired = 0; now = 0;
+			goto call
+		}
+	}
+}
+
+proctype Clock()
+{
+end:
+	do
+	:: atomic {
+		!clock_is_set_right ->
+		clock = 0;
+		do
+		:: clock < LAST_TICK -> clock++
+		:: break
+		od }
+	od
+}
+#endif
+
+/* -------- what happens to servers -------- */
+
+#ifndef LANES
+proctype Crash(byte server)
+{
+	byte i;
+
+end:
+	do
+	:: d_step {
+#ifdef DROP
+		/* if there is no extension then, and so no mark, nothing is promised */
+		visible > 0 ->
+		visible = visible_on_disk;
+		latest = (visible == 0 -> latest : visible);
+		dropped = false;
+		created = 0;
+#else
+		!my.recovery ->
+#endif
+		start(server) }
+	od
+}
+#endif
+
+#if SERVERS == 2
+/* A standby follows the other server.  Its mark is that of any moment ago. */
+proctype Replication()
+{
+	byte i;
+
+end:
+	do
+	:: d_step {
+		standby != NOBODY ->
+		/* WAL that the other has flushed arrives */
+		server_[standby].disk[0].mark = server_[1 - standby].disk[0].mark;
+		server_[standby].disk[0].guard = server_[1 - standby].disk[0].guard;
+		server_[standby].page[0].mark = server_[standby].disk[0].mark;
+		server_[standby].page[0].guard = server_[standby].disk[0].guard;
+		server_[standby].timeline = server_[1 - standby].timeline }
+	:: d_step {
+		standby != NOBODY ->
+		/* promotion; the other one goes on */
+		promotions++;
+		server_[standby].timeline = promotions;
+		server_[standby].recovery = false;
+		standby = NOBODY }
+#ifdef FAILOVER
+	:: d_step {
+		standby == NOBODY && promotions == 1 ->
+		/* pg_rewind of the old primary */
+		server_[0].disk[0].mark = server_[1].disk[0].mark;
+		server_[0].disk[0].guard = server_[1].disk[0].guard;
+		server_[0].timeline = server_[1].timeline;
+		server_[0].recovery = true;
+		start(0);
+		standby = 0 }
+#endif
+	od
+}
+#endif
+
+init
+{
+	byte i;
+
+	atomic {
+#ifdef LANES
+		server_[0].limit = TICKS;
+#else
+		run Crash(0);
+#endif
+#if SERVERS == 2
+		server_[1].recovery = true;
+		run Crash(1);
+		run Replication();
+#endif
+#ifdef RESET
+		run Clock();
+#endif
+#if defined(HAND) || defined(RESET)
+		run Administrator(ADMINISTRATOR, 0);
+#endif
+		do
+		:: i < SESSIONS -> run Session(i, SERVER_OF(i)); i++
+		:: else -> break
+		od;
+		i = 0
+	}
+}
