@@ -77,7 +77,9 @@
 #define SEQUENCES	1
 #endif
 
+#ifndef NUM_LANES
 #define NUM_LANES	2
+#endif
 #define LAST_TICK	(TICKS - 1)
 #define LEASE		1
 #define AHEAD		1			/* RESET: the bound of ids ahead of the clock */
@@ -219,14 +221,19 @@ inline flush(from)
 	}
 }
 
+inline clear_lanes(s)
+{
+	s.word[0] = 0
+#if NUM_LANES == 2
+	;
+	s.word[1] = 0
+#endif
+}
+
 /* What a server starts with; and its processes have to end. */
 inline start(s)
 {
-	i = 0;
-	do
-	:: i < NUM_LANES -> server_[s].word[i] = 0; i++
-	:: else -> break
-	od;
+	clear_lanes(server_[s]);
 	server_[s].limit = 0;
 	server_[s].floor = 0;
 	server_[s].written = 0;
@@ -358,7 +365,11 @@ inline choose_lane()
 	/* every lane is full in this tick: take the one that is free the soonest */
 	if
 	:: lane == NONE ->
+#if NUM_LANES == 1
+		lane = 0;
+#else
 		lane = (next_tick(1) < next_tick(0) -> 1 : 0);
+#endif
 		tick = MAX(tick, next_tick(lane))
 	:: else
 	fi
@@ -385,12 +396,28 @@ byte latest = 1;				/* the last one that was committed */
 
 #define SEEN \
 	(me == MIGRATOR && created > 0 -> created : (me == MIGRATOR && dropped -> 0 : visible))
+#define IS_GONE			(extension != SEEN)
+#define IS_THERE		(extension == SEEN)
 /* the transaction has locked the sequences that it has dropped */
 #define MARK_IS_LOCKED	(my.locked[extension] || (dropped && extension == visible))
-#elif defined(PARALLEL)
+#else
+#define IS_GONE			false
+#define IS_THERE		true
+#ifdef PARALLEL
 #define MARK_IS_LOCKED	false
 #else
 #define MARK_IS_LOCKED	my.locked[extension]
+#endif
+#endif
+
+/*
+ * Where other processes can come in between.  Without anybody who closes
+ * windows, a bigger step does as well.
+ */
+#if defined(HAND) || defined(RESET)
+#define NEXT_LOOK	}; atomic {
+#else
+#define NEXT_LOOK
 #endif
 
 inline MarkClose()
@@ -534,7 +561,11 @@ call:
 		:: atomic { window_open ->
 			/* the clock is still in the window's tick */
 			inside[me] = true; goto take_id }
+#ifdef DROP
 		:: atomic { window_open -> close_window(); goto call }
+#else
+		:: atomic { window_open -> close_window(); start_over() }
+#endif
 #ifndef DROP
 		:: atomic { !window_open -> start_over() }
 #else
@@ -551,55 +582,56 @@ call:
 #endif
 		fi;
 
+configure: /* once recovery and a reset have ended */
+		atomic {
+#ifndef TIMELINE_IN_RECOVERY
+			!my.recovery;
+#endif
+#ifndef NO_WAIT_FOR_RESET
+			my.resets % 2 == 0;
+#endif
+			resets = my.resets;
+			NEXT_LOOK
+#ifdef RESET
+			worker = setting;
+#ifndef NO_RETIRED
+			if
+			:: worker == my.retired -> fail()
+			:: else
+			fi;
+#endif
+#endif
+			timeline = TIMELINE_BITS(my.timeline);
+			configured = true;
+			start_over()
+		};
+
 again:	/* open_window() */
 		atomic {
 			inside[me] = true;
 #ifdef RESET
-			now = clock
+			now = clock;
 #endif
-		};
-
-		/*
-		 * is_configured().  The generation is noted first, for a reset first
-		 * makes its number known and then begins a new generation.
-		 */
+			NEXT_LOOK
+			/*
+			 * is_configured().  The generation is noted first, for a reset
+			 * first makes its number known and then begins a new generation.
+			 */
 #ifndef GENERATION_AFTER_RESETS
-		generation = my.generation;
-		known = configured && resets == my.resets;
+			generation = my.generation;
+			NEXT_LOOK
+			known = configured && resets == my.resets;
 #else
-		known = configured && resets == my.resets;
-		generation = my.generation;
+			known = configured && resets == my.resets;
+			NEXT_LOOK
+			generation = my.generation;
 #endif
-		if
-		:: atomic { !known -> inside[me] = false };
-			/* configure(), once recovery and a reset have ended */
-#ifndef TIMELINE_IN_RECOVERY
-			!my.recovery;
-#endif
-			atomic {
-#ifndef NO_WAIT_FOR_RESET
-				my.resets % 2 == 0;
-#endif
-				resets = my.resets
-			};
-			atomic {
-#ifdef RESET
-				worker = setting;
-#ifndef NO_RETIRED
-				if
-				:: worker == my.retired -> fail()
-				:: else
-				fi;
-#endif
-#endif
-				timeline = TIMELINE_BITS(my.timeline);
-				configured = true;
-				start_over()
-			}
-		:: atomic { known -> known = false }
-		fi;
+			if
+			:: !known -> inside[me] = false; goto configure
+			:: else -> known = false
+			fi;
+			NEXT_LOOK
 
-		atomic {
 			tick = MAX(mark_tick, FLOOR);
 #ifdef RESET
 			tick = MAX(tick, now);
@@ -631,15 +663,10 @@ again:	/* open_window() */
 		};
 
 		/* extend_limit(): MarkOpen(), which may wait, and serves interrupts */
-#ifdef DROP
 		if
-		:: atomic { extension != SEEN -> fail() }
-		:: extension == SEEN
-		fi;
-#endif
-		if
-		:: atomic { !MARK_IS_LOCKED && !my.recovery -> my.locked[extension] = true }
-		:: atomic { MARK_IS_LOCKED && !must -> start_over() }
+		:: atomic { IS_GONE -> fail() }
+		:: atomic { IS_THERE && !MARK_IS_LOCKED && !my.recovery -> my.locked[extension] = true }
+		:: atomic { IS_THERE && MARK_IS_LOCKED && !must -> start_over() }
 		fi;
 
 		atomic {
@@ -713,14 +740,15 @@ take_id:
 			if
 			:: tick_of(word) > tick -> fail()	/* to open another one */
 			:: else -> word = 0
-			fi
-		};
+			fi;
+			NEXT_LOOK
 #ifndef NO_GENERATION_CHECK
-		if
-		:: atomic { generation != my.generation -> fail() }
-		:: generation == my.generation
-		fi;
+			if
+			:: generation != my.generation -> fail()
+			:: else
+			fi
 #endif
+		};
 		if
 		:: atomic {
 #ifndef NO_CAS
@@ -781,7 +809,7 @@ inline keep_one(from, end)
 		od;
 		if
 		:: lane = 0
-		:: lane = 1
+		:: lane = NUM_LANES - 1
 		fi;
 		kept = ID(first_word(i));
 		lane = 0;
@@ -928,8 +956,7 @@ call:
 		:: goto end_reset
 		fi;
 		d_step {
-			my.word[0] = 0;
-			my.word[1] = 0;
+			clear_lanes(my);
 			my.limit = 0;
 			my.floor = my.written;
 			my.retired = (retired == worker -> 0 : retired)
