@@ -828,7 +828,7 @@ wait_for_clock(const Layout *layout, uint64 tick, uint64 mark_tick,
 	TimestampTz now = GetCurrentTimestamp();
 	uint64		now_tick = clock_tick(layout, now);
 	uint64		ahead = ahead_bound(now_tick, mark_tick) - now_tick;
-	uint64		floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));
+	uint64		begin = Max(pg_atomic_read_u64(&slot->floor), mark_tick);
 	int64		max_wait = setting_max_wait * INT64CONST(1000);
 	int64		missing;
 
@@ -846,12 +846,12 @@ wait_for_clock(const Layout *layout, uint64 tick, uint64 mark_tick,
 	if (keep_waiting(Min(missing, 100000), max_wait, wait_start))
 		return;
 
-	if (floor > now_tick + ahead)
+	if (begin > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids are too far ahead of the clock"),
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server gives ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
-						   mark_below(layout, floor),
+						   mark_below(layout, begin),
 						   (int64) (now_tick << config.time_shift) | config.server_bits,
 						   missing / 1e3, setting_max_ahead, setting_max_wait),
 				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\" and call snowflake_reset_mark(). If layout or epoch were changed, ids of the new layout must be greater than those of the old one.")));
@@ -871,25 +871,18 @@ raise_to(pg_atomic_uint64 *value, uint64 target)
 		pg_atomic_write_u64(value, target);
 }
 
-/* Whether the limit has to be moved for the tick, or for those to come. */
+/* Whether the limit is reached, or half of the way to it is used. */
 static bool
-limit_is_near(uint64 tick, bool must)
+limit_is_near(uint64 tick, uint64 floor, uint64 limit)
 {
-	uint64		floor = pg_atomic_read_u64(&slot->floor);
-	uint64		limit = pg_atomic_read_u64(&slot->limit);
-
-	if (must || tick >= limit)
-		return tick >= limit;
-	/* half of the lease is used */
-	return tick >= floor && tick - floor >= limit - 1 - tick;
+	return tick >= limit ||
+		(tick >= floor && tick - floor >= limit - 1 - tick);
 }
 
 /* By how many ticks to move the limit.  The caller holds the mark. */
 static uint64
-next_lease(void)
+next_lease(uint64 floor, uint64 limit)
 {
-	uint64		floor = pg_atomic_read_u64(&slot->floor);
-	uint64		limit = pg_atomic_read_u64(&slot->limit);
 	uint64		last_lease;
 	int64		elapsed;
 
@@ -923,12 +916,15 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 {
 	Mark		mark;
 	uint64		lease;
+	uint64		floor;
 	uint64		limit;
 	int64		found;
 
 	if (!MarkOpen(&mark, function, must))
 		return false;
-	if (!limit_is_near(tick, must) ||
+	floor = pg_atomic_read_u64(&slot->floor);
+	limit = pg_atomic_read_u64(&slot->limit);
+	if (!(must ? tick >= limit : limit_is_near(tick, floor, limit)) ||
 		pg_atomic_read_u32(&shared->resets) != config.resets)
 	{
 		/*
@@ -945,7 +941,7 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 	 * is more.  After a start the ids may be there already; move it by a part
 	 * of the lease then, so that it is not written for each tick.
 	 */
-	lease = next_lease();
+	lease = next_lease(floor, limit);
 	limit = now_tick + Max(config.max_ahead, config.lease);
 	limit = Max(Min(limit, tick + lease), tick + Max(lease / 8, 1));
 	limit = Min(limit, (uint64) layout->last_tick) + 1;
@@ -956,7 +952,9 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 		SpinLockAcquire(&shared->mutex);
 		if (pg_atomic_read_u32(&shared->resets) == config.resets)
 		{
+			/* who sees the new limit must see the new floor, see open_window() */
 			raise_to(&slot->floor, tick);
+			pg_write_barrier();
 			raise_to(&slot->limit, limit);
 			raise_to(&shared->start, *mark_tick);
 			slot->extended_at = monotonic_now();
@@ -992,6 +990,8 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 	 */
 	for (;; now = GetCurrentTimestamp())
 	{
+		uint64		floor;
+		uint64		limit;
 		bool		must;
 
 		if (!is_configured())
@@ -1001,15 +1001,23 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 			continue;
 		}
 		layout = GeneratorLayout();
+		/*
+		 * In this order: an old floor may be below the mark that a new limit
+		 * is covered by.
+		 */
+		limit = pg_atomic_read_u64(&slot->limit);
+		pg_read_barrier();
+		floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));
+
 		now_tick = clock_tick(layout, now);
-		tick = Max(mark_tick, pg_atomic_read_u64(&slot->floor));
-		if (!watched && (now_tick < tick || limit_is_near(now_tick, false)))
+		if (!watched &&
+			(now_tick < floor || limit_is_near(now_tick, floor, limit)))
 		{
 			watched = true;
 			if (watch_clock())
 				continue;
 		}
-		tick = Max(tick, now_tick);
+		tick = Max(floor, now_tick);
 		choose_lane(&tick, &lane);
 
 		if (mark_tick > (uint64) layout->last_tick)
@@ -1023,8 +1031,8 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 			continue;
 		}
 
-		must = limit_is_near(tick, true);
-		if (!must && (tried || !limit_is_near(tick, false)))
+		must = tick >= limit;
+		if (!must && (tried || !limit_is_near(tick, floor, limit)))
 			break;
 		tried = true;
 		if (!extend_limit(function, layout, tick, now_tick, must, &mark_tick) && must)

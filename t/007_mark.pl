@@ -123,6 +123,44 @@ foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.5 ], [ 'immedi
 }
 $node->stop;
 
+# So are those of sessions that all begin at once, and find at every step that
+# another one is ahead of them.  They wait for a lock until all are there.
+# Returns how many ids were made, and how many of them are not above the mark.
+sub begin_at_once
+{
+	my ($name) = @_;
+	my $node = new_server($name =~ tr/ /_/r, clock => 1, mutant => $name);
+	my $script = PostgreSQL::Test::Utils::tempdir() . '/at_once.sql';
+
+	append_to_file($script, "SELECT pg_advisory_lock_shared(1);\nINSERT INTO seen VALUES (snowflake_nextval());");
+	$node->safe_psql('postgres', 'CREATE TABLE seen (id bigint); SELECT snowflake_nextval()');
+	$node->stop('immediate');
+	start_with_clock($node);
+	my $mark = mark_of($node);
+	my $holder = $node->background_psql('postgres');
+	$holder->query_safe('CREATE TABLE IF NOT EXISTS seen (id bigint); SELECT pg_advisory_lock(1)');
+	my $clients = IPC::Run::start(
+		[
+			'pgbench', '--no-vacuum', '--client=16', '--jobs=2', '--transactions=1', "--file=$script",
+			'--host', $node->host, '--port', $node->port, 'postgres'
+		],
+		'>' => '/dev/null',
+		'2>' => '/dev/null');
+	$node->poll_query_until('postgres', "SELECT count(*) = 16 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+	  or BAIL_OUT('clients do not wait');
+	$holder->query_safe('SELECT pg_advisory_unlock(1)');
+	$clients->finish;
+	my $result = $holder->query_safe("SELECT count(*), count(*) FILTER (WHERE id <= $mark) FROM seen");
+	$holder->quit;
+	$node->stop('immediate');
+	return split /\|/, $result;
+}
+
+my ($made, $below) = begin_at_once('looks slowly');
+is("$made $below", '16 0', 'sessions that begin at once: all ids are above the mark');
+($made, $below) = begin_at_once('looks again in between');
+cmp_ok($below, '>', 0, "mutant that looks again in between: $below ids are not");
+
 # Another worker id, lower or higher: the same.
 start_with_clock($node, $ahead);
 my $last = mark_of($node);
@@ -172,10 +210,10 @@ foreach (1 .. 3)
 # Its lease is 200 ms, so that these statements have to write the mark: in a
 # transaction that is read only, and in parallel workers.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-my $made = "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '400 ms' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.05) FROM generate_series(1, 10)) AS m";
-is($node->safe_psql('postgres', "SET default_transaction_read_only = on; $made"), '10|t', 'read only');
-is($node->safe_psql('postgres', "SET $force = on; $made"), '10|t', 'in a parallel worker');
-is($node->safe_psql('postgres', "SET $force = on; SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; $made"), '10|t', 'in both');
+my $statement = "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '400 ms' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.05) FROM generate_series(1, 10)) AS m";
+is($node->safe_psql('postgres', "SET default_transaction_read_only = on; $statement"), '10|t', 'read only');
+is($node->safe_psql('postgres', "SET $force = on; $statement"), '10|t', 'in a parallel worker');
+is($node->safe_psql('postgres', "SET $force = on; SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; $statement"), '10|t', 'in both');
 $node->stop;
 
 # A server that once ran in 2090.  Two databases, and sessions that were there.

@@ -29,7 +29,7 @@ our %mutants = (
 
 	# what a running server remembers
 	'goes by the clock' => [
-		[ 'generator.c', 'tick = Max(mark_tick, pg_atomic_read_u64(&slot->floor));', 'tick = mark_tick;' ],
+		[ 'generator.c', 'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));', 'floor = mark_tick;' ],
 		[ 'generator.c', 'if (last_id >= 0 && *tick <= last_tick)', 'if (last_id >= 0 && *tick == last_tick)' ],
 		[
 			'generator.c',
@@ -40,6 +40,27 @@ our %mutants = (
 			'generator.c',
 			'word = old < window.first ? window.start : old + 1;',
 			'word = old >= window.first && old <= window.last ? old + 1 : window.start;'
+		]
+	],
+
+	# no fault, but time for others to come in between
+	'looks slowly' => [
+		[
+			'generator.c',
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 500);'
+		]
+	],
+	'looks again in between' => [
+		[
+			'generator.c',
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 500);'
+		],
+		[
+			'generator.c',
+			'must = tick >= limit;',
+			'limit = pg_atomic_read_u64(&slot->limit); floor = pg_atomic_read_u64(&slot->floor); must = tick >= limit;'
 		]
 	],
 	'does not flush' => [ [ 'mark.c', 'XLogFlush(lsn);', '' ] ],
