@@ -879,6 +879,25 @@ limit_is_near(uint64 tick, uint64 floor, uint64 limit)
 		(tick >= floor && tick - floor >= limit - 1 - tick);
 }
 
+/*
+ * Move the floor to the tick; false if there was a reset that this session
+ * does not know of.  To be done before the mark is written, which may fail
+ * half way.  From then on the mark is one that was written here, and nothing
+ * but the floor keeps ids above what it was before.
+ */
+static bool
+raise_floor(uint64 tick)
+{
+	bool		known;
+
+	SpinLockAcquire(&shared->mutex);
+	known = pg_atomic_read_u32(&shared->resets) == config.resets;
+	if (known)
+		raise_to(&slot->floor, tick);
+	SpinLockRelease(&shared->mutex);
+	return known;
+}
+
 /* By how many ticks to move the limit.  The caller holds the mark. */
 static uint64
 next_lease(uint64 floor, uint64 limit)
@@ -925,7 +944,7 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 	floor = pg_atomic_read_u64(&slot->floor);
 	limit = pg_atomic_read_u64(&slot->limit);
 	if (!(must ? tick >= limit : limit_is_near(tick, floor, limit)) ||
-		pg_atomic_read_u32(&shared->resets) != config.resets)
+		!raise_floor(tick))
 	{
 		/*
 		 * Somebody else did it before we had the lock, or has set the mark
@@ -952,9 +971,6 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 		SpinLockAcquire(&shared->mutex);
 		if (pg_atomic_read_u32(&shared->resets) == config.resets)
 		{
-			/* who sees the new limit must see the new floor, see open_window() */
-			raise_to(&slot->floor, tick);
-			pg_write_barrier();
 			raise_to(&slot->limit, limit);
 			raise_to(&shared->start, *mark_tick);
 			slot->extended_at = monotonic_now();
@@ -1127,18 +1143,22 @@ GeneratorAdvance(int64 id, Oid function)
 	int64		found;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
-	while (!is_configured())
-		configure();
-	layout = GeneratorLayout();
-	LayoutCheckId(layout, id);
-	tick = (id >> config.time_shift) + 1;
+	for (;;)
+	{
+		while (!is_configured())
+			configure();
+		layout = GeneratorLayout();
+		LayoutCheckId(layout, id);
+		tick = (id >> config.time_shift) + 1;
 
-	open_mark(&mark, function);
-	MarkRaise(&mark, PG_INT64_MAX, mark_below(layout, tick), &slot->written,
-			  &found);
-	SpinLockAcquire(&shared->mutex);
-	raise_to(&slot->floor, tick);
-	SpinLockRelease(&shared->mutex);
+		open_mark(&mark, function);
+		if (raise_floor(tick))
+			break;
+		MarkClose(&mark);
+	}
+	/* if it finds the mark above that, all new ids will be above the mark */
+	(void) MarkRaise(&mark, mark_below(layout, tick), mark_below(layout, tick),
+					 &slot->written, &found);
 	MarkClose(&mark);
 	close_windows();
 
@@ -1221,9 +1241,10 @@ GeneratorReset(bool force, Oid function)
 			int64		written = (int64) pg_atomic_read_u64(&other->written);
 
 			pg_atomic_write_u64(&other->limit, 0);
-			pg_atomic_write_u64(&other->floor,
-								written == 0 ? 0 : first_tick_above(written));
+			if (written != 0)
+				raise_to(&other->floor, first_tick_above(written));
 		}
+		pg_atomic_write_u64(&slot->floor, now_tick);
 		pg_atomic_write_u64(&shared->start, 0);
 		shared->retired = old_server == (config.server_bits & mask) ? -1 : old_server;
 		SpinLockRelease(&shared->mutex);

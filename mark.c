@@ -364,7 +364,8 @@ MarkRead(const Mark *mark)
  * below it.  If they hold more than that, it came from before the start, from
  * a restore, or from somebody's hand.  Then all new ids must be above it:
  * unless it is at most "accept", nothing is changed, and false is returned
- * with what was found.
+ * with what was found.  By then the caller must have seen to it that no id is
+ * made below "accept" any more: what is found is soon taken for our own.
  */
 bool
 MarkRaise(const Mark *mark, int64 accept, int64 value,

@@ -161,6 +161,39 @@ is("$made $below", '16 0', 'sessions that begin at once: all ids are above the m
 ($made, $below) = begin_at_once('looks again in between');
 cmp_ok($below, '>', 0, "mutant that looks again in between: $below ids are not");
 
+# And so are those of the session that comes after one that wrote the mark, but
+# did not live to see it on a synchronous standby; or after an advance to what
+# was far below.
+foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
+{
+	my $node = new_server($mutant ? 'half_way_mutant' : 'half_way', clock => 1, $mutant ? (mutant => $mutant) : ());
+
+	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	my $mark = mark_of($node);
+	$node->stop;
+	$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+	start_with_clock($node, -2);
+	($code) = sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()");
+	is($code, '57014', 'the first session after a start writes the mark, and is cancelled');
+	cmp_ok(mark_of($node), '>', $mark, 'half way');
+	set_and_reload($node, "synchronous_standby_names = ''");
+	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	if ($mutant)
+	{
+		cmp_ok($id, '<', $mark, "mutant that $mutant: the next one makes ids below the mark");
+		$node->stop('immediate');
+		next;
+	}
+	cmp_ok($id, '>', $mark, 'the next one makes ids above the mark');
+
+	$mark = mark_of($node);
+	$node->stop;
+	start_with_clock($node, -2);
+	$node->safe_psql('postgres', 'SELECT snowflake_advance(1)');
+	cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $mark, 'an advance below the mark does not count');
+	$node->stop;
+}
+
 # Another worker id, lower or higher: the same.
 start_with_clock($node, $ahead);
 my $last = mark_of($node);

@@ -48,20 +48,24 @@ our %mutants = (
 		[
 			'generator.c',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 500);'
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 3000);'
 		]
 	],
 	'looks again in between' => [
 		[
 			'generator.c',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 500);'
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 3000);'
 		],
 		[
 			'generator.c',
 			'must = tick >= limit;',
 			'limit = pg_atomic_read_u64(&slot->limit); floor = pg_atomic_read_u64(&slot->floor); must = tick >= limit;'
 		]
+	],
+	'raises the floor last' => [
+		[ 'generator.c', '!raise_floor(tick))', '((void) raise_floor, false))' ],
+		[ 'generator.c', 'raise_to(&slot->limit, limit);', 'raise_to(&slot->floor, tick); raise_to(&slot->limit, limit);' ]
 	],
 	'does not flush' => [ [ 'mark.c', 'XLogFlush(lsn);', '' ] ],
 	'does not wait for standbys' => [ [ 'mark.c', 'wait_for_standbys(lsn);', '' ] ],
