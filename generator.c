@@ -1206,7 +1206,7 @@ GeneratorReset(bool force, Oid function)
 
 	/* the id after the mark tells who wrote it, see mark_below() */
 	mask = server_mask(layout);
-	old_server = Min(old_mark + 1, LayoutLargestId(layout)) & mask;
+	old_server = (old_mark < LayoutLargestId(layout) ? old_mark + 1 : old_mark) & mask;
 	if (!force && (mask == 0 || old_server == (config.server_bits & mask)))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -1230,6 +1230,11 @@ GeneratorReset(bool force, Oid function)
 	PG_ENSURE_ERROR_CLEANUP(end_reset, (Datum) 0);
 	{
 		close_windows();
+
+		/* should the rest fail half way, the mark no longer covers the limit */
+		SpinLockAcquire(&shared->mutex);
+		pg_atomic_write_u64(&slot->limit, 0);
+		SpinLockRelease(&shared->mutex);
 		MarkSet(&mark, mark_below(layout, now_tick), &slot->written);
 
 		SpinLockAcquire(&shared->mutex);

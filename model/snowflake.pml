@@ -194,8 +194,9 @@ byte setting_in_file = 1;		/* the worker id */
 #define FLOOR			my.floor
 #endif
 
-#ifdef HAND
-byte advances;
+#if defined(ADVANCE) || defined(SETVAL)
+bool advanced;
+bool set;
 bool restored;
 #endif
 
@@ -255,7 +256,7 @@ inline start(s)
 	:: i < SESSIONS -> killed[i] = killed[i] || SERVER_OF(i) == s; i++
 	:: else -> break
 	od;
-#if defined(HAND) || defined(RESET)
+#if defined(ADVANCE) || defined(SETVAL) || defined(RESET)
 	killed[ADMINISTRATOR] = true;
 #endif
 	i = 0
@@ -414,10 +415,15 @@ byte latest = 1;				/* the last one that was committed */
  * Where other processes can come in between.  Without anybody who closes
  * windows, a bigger step does as well.
  */
-#if defined(HAND) || defined(RESET)
+#if defined(ADVANCE) || defined(RESET)
 #define NEXT_LOOK	}; atomic {
 #else
 #define NEXT_LOOK
+#endif
+#ifdef RESET
+#define LOOK_AT_RESETS	NEXT_LOOK
+#else
+#define LOOK_AT_RESETS
 #endif
 
 inline MarkClose()
@@ -591,7 +597,7 @@ configure: /* once recovery and a reset have ended */
 			my.resets % 2 == 0;
 #endif
 			resets = my.resets;
-			NEXT_LOOK
+			LOOK_AT_RESETS
 #ifdef RESET
 			worker = setting;
 #ifndef NO_RETIRED
@@ -612,18 +618,17 @@ again:	/* open_window() */
 #ifdef RESET
 			now = clock;
 #endif
-			NEXT_LOOK
 			/*
 			 * is_configured().  The generation is noted first, for a reset
 			 * first makes its number known and then begins a new generation.
 			 */
 #ifndef GENERATION_AFTER_RESETS
 			generation = my.generation;
-			NEXT_LOOK
+			LOOK_AT_RESETS
 			known = configured && resets == my.resets;
 #else
 			known = configured && resets == my.resets;
-			NEXT_LOOK
+			LOOK_AT_RESETS
 			generation = my.generation;
 #endif
 			if
@@ -831,7 +836,7 @@ inline close_windows()
 #endif
 }
 
-#ifdef HAND
+#if defined(ADVANCE) || defined(SETVAL)
 proctype Administrator(byte me; byte server)
 {
 	byte tick;
@@ -846,9 +851,10 @@ proctype Administrator(byte me; byte server)
 call:
 	{
 		if
+#ifdef ADVANCE
 		:: atomic {
-			advances < 2 ->
-			advances++;
+			!advanced ->
+			advanced = true;
 			tick = 1;
 			do
 			:: tick < LAST_TICK -> tick++
@@ -866,9 +872,11 @@ call:
 			close_windows();
 			/* from now on */
 			atomic { keep_one(0, tick); tick = 0 }
+#else
 		:: atomic {
-			!restored ->
+			!set && !restored ->
 			/* setval('snowflake_mark', anything), committed or not */
+			set = true;
 			my.page[0].mark = 0;
 			do
 			:: my.page[0].mark < LAST_TICK -> my.page[0].mark++
@@ -878,6 +886,7 @@ call:
 			:: flush(my)
 			:: true
 			fi }
+#endif
 		:: atomic {
 			!restored ->
 			/* a dump is restored, and brings ids that were never covered here */
@@ -1082,7 +1091,7 @@ init
 #ifdef RESET
 		run Clock();
 #endif
-#if defined(HAND) || defined(RESET)
+#if defined(ADVANCE) || defined(SETVAL) || defined(RESET)
 		run Administrator(ADMINISTRATOR, 0);
 #endif
 		do
