@@ -18,6 +18,7 @@
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
 #include "replication/syncrep.h"
+#include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -140,6 +141,8 @@ compat_may_execute(Oid function)
 static inline bool
 compat_sync_standbys_defined(void)
 {
+	if (max_wal_senders == 0)
+		return false;
 #ifdef SYNC_STANDBY_DEFINED
 	if ((WalSndCtl->sync_standbys_status & SYNC_STANDBY_INIT) == 0)
 		return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';

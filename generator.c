@@ -38,10 +38,10 @@
  * Everything else happens when a new window is opened, at most once per tick
  * or filled lane.
  *
- *		Invariant 6.  A new generation closes all windows.  Between reading
- *		the generation and the compare-and-swap no interrupt is served, so
- *		once all processes have answered a barrier, no id comes from a window
- *		of an earlier generation.
+ *		Invariant 6.  A new generation closes all windows.  An id looks at
+ *		the generation between reading the word of its lane and the
+ *		compare-and-swap, and who begins a generation changes all words after
+ *		that.  So a compare-and-swap that belongs to an earlier one fails.
  *
  * Note about locking issues: words, limits, floors and the generation are
  * atomics.  The spinlock guards what changes when sessions come and go and
@@ -64,7 +64,6 @@
 #include "portability/instr_time.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
-#include "storage/procsignal.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
 #include "utils/timestamp.h"
@@ -125,6 +124,19 @@ typedef struct DatabaseSlot
 	int64		extended_at;
 } DatabaseSlot;
 
+/*
+ * Worker ids, with datacenter ids, that are used between two starts of the
+ * server, and the first tick that none of their ids can be in.
+ */
+#define MAX_SERVERS		32
+
+typedef struct ServerSlot
+{
+	int64		server_bits;	/* in place, or -1: free; guarded by the spinlock */
+	pg_atomic_uint64 end;
+	bool		retired;		/* set aside by a reset; guarded by the spinlock */
+} ServerSlot;
+
 typedef struct GeneratorShared
 {
 	/* never changes */
@@ -137,8 +149,6 @@ typedef struct GeneratorShared
 	bool		layout_fixed;
 	Layout		layout;
 	uint32		pending_layout; /* hash of the one last warned about, or 0 */
-
-	int64		retired;		/* worker and datacenter set aside, in place; or -1 */
 
 	/*
 	 * A new generation closes all windows.  Read with every id, and hardly
@@ -157,6 +167,7 @@ typedef struct GeneratorShared
 	/* wall clock less monotonic clock in us; 0 before the first look */
 	pg_atomic_uint64 clock_offset;
 
+	ServerSlot	servers[MAX_SERVERS];
 	DatabaseSlot slots[MAX_DATABASES];
 	Lane		lanes[GENERATOR_MAX_LANES];
 } GeneratorShared;
@@ -166,6 +177,7 @@ StaticAssertDecl(sizeof(GeneratorShared) <= SHMEM_SIZE,
 
 static GeneratorShared *shared = NULL;
 static DatabaseSlot *slot = NULL;	/* that of our database */
+static ServerSlot *server = NULL;	/* that of the worker id in use */
 
 /* What a session knows of the layout in force and of the settings. */
 static struct
@@ -223,7 +235,11 @@ initialize_shared(SHMEM_INIT_ARGS)
 	memory->version = SHMEM_VERSION;
 	memory->size = sizeof(GeneratorShared);
 	SpinLockInit(&memory->mutex);
-	memory->retired = -1;
+	for (int i = 0; i < MAX_SERVERS; i++)
+	{
+		memory->servers[i].server_bits = -1;
+		pg_atomic_init_u64(&memory->servers[i].end, 0);
+	}
 	pg_atomic_init_u32(&memory->generation, 0);
 	pg_atomic_init_u32(&memory->resets, 0);
 	pg_atomic_init_u64(&memory->start, 0);
@@ -449,30 +465,73 @@ sleep_for(int64 microseconds)
 	CHECK_FOR_INTERRUPTS();
 }
 
-/* The slot of our database, which is taken at the first use of it. */
+/* The slot of our database, taken if it has none; NULL if that is not wanted. */
 static DatabaseSlot *
-find_slot(void)
+find_slot(bool take)
 {
 	DatabaseSlot *found = NULL;
+	DatabaseSlot *free = NULL;
 
 	SpinLockAcquire(&shared->mutex);
-	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
+	for (int i = 0; i < MAX_DATABASES && found == NULL && free == NULL; i++)
 	{
-		if (shared->slots[i].database == MyDatabaseId ||
-			shared->slots[i].database == InvalidOid)
+		if (shared->slots[i].database == MyDatabaseId)
 			found = &shared->slots[i];
+		else if (shared->slots[i].database == InvalidOid)
+			free = &shared->slots[i];
 	}
-	if (found != NULL)
-		found->database = MyDatabaseId;
+	if (found == NULL && free != NULL && take)
+	{
+		free->database = MyDatabaseId;
+		found = free;
+	}
 	SpinLockRelease(&shared->mutex);
 
-	if (found == NULL)
+	if (found == NULL && take)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("too many databases make snowflake ids"),
 				 errdetail("There is room for %d between two starts of the server.",
 						   MAX_DATABASES),
 				 errhint("Restart the server, which forgets those that have been dropped.")));
+	return found;
+}
+
+/* The slot of a worker id and datacenter id, which may not be a retired one. */
+static ServerSlot *
+find_server(int64 server_bits)
+{
+	ServerSlot *found = NULL;
+	bool		retired = false;
+
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < MAX_SERVERS && found == NULL; i++)
+	{
+		if (shared->servers[i].server_bits == server_bits ||
+			shared->servers[i].server_bits == -1)
+			found = &shared->servers[i];
+	}
+	if (found != NULL)
+	{
+		found->server_bits = server_bits;
+		retired = found->retired;
+	}
+	SpinLockRelease(&shared->mutex);
+
+	if (found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many worker ids make snowflake ids"),
+				 errdetail("There is room for %d between two starts of the server.",
+						   MAX_SERVERS),
+				 errhint("Restart the server.")));
+	if (retired)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("worker id %d was set aside by a reset of the snowflake mark",
+						setting_worker_id),
+				 errdetail("It may have ids that are ahead of the clock."),
+				 errhint("Use the worker id that the server had at the reset, or another fresh one. A session takes it over after its statement.")));
 	return found;
 }
 
@@ -504,7 +563,7 @@ configure(void)
 	SettingsCheckUsable();
 	layout = GeneratorLayout();
 	if (slot == NULL)
-		slot = find_slot();
+		slot = find_slot(true);
 
 	while ((resets = pg_atomic_read_u32(&shared->resets)) & 1)
 		sleep_for(10000);
@@ -514,13 +573,7 @@ configure(void)
 					   setting_datacenter_id) |
 		server_id_bits(layout, FIELD_WORKER, "snowflake.worker_id",
 					   setting_worker_id);
-	if (server_bits == shared->retired)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("worker id %d was set aside by a reset of the snowflake mark",
-						setting_worker_id),
-				 errdetail("It has ids that are ahead of the clock."),
-				 errhint("Use the worker id that the server had at the reset, or another fresh one. A session takes it over after its statement.")));
+	server = find_server(server_bits);
 	server_bits |= LayoutPut(layout, FIELD_TIMELINE,
 							 GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
 
@@ -968,12 +1021,12 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 	if (MarkRaise(&mark, mark_below(layout, tick), mark_below(layout, limit),
 				  &slot->written, &found))
 	{
+		slot->extended_at = monotonic_now();
 		SpinLockAcquire(&shared->mutex);
 		if (pg_atomic_read_u32(&shared->resets) == config.resets)
 		{
 			raise_to(&slot->limit, limit);
 			raise_to(&shared->start, *mark_tick);
-			slot->extended_at = monotonic_now();
 		}
 		SpinLockRelease(&shared->mutex);
 	}
@@ -981,6 +1034,18 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 		*mark_tick = first_tick_above(found);
 	MarkClose(&mark);
 	return true;
+}
+
+/* Remember that the worker id in use may have ids in the tick. */
+static void
+note_use(uint64 tick)
+{
+	uint64		end = pg_atomic_read_u64(&server->end);
+
+	while (end <= tick &&
+		   !pg_atomic_compare_exchange_u64(&server->end, &end,
+										   Max(tick + 1, pg_atomic_read_u64(&slot->limit))))
+		;
 }
 
 /*
@@ -1000,10 +1065,7 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 
 	window.clock_length = 0;
 
-	/*
-	 * Whatever may serve interrupts begins again, with a new look at
-	 * everything.  That keeps invariant 6.
-	 */
+	/* whatever takes time begins again, with a new look at everything */
 	for (;; now = GetCurrentTimestamp())
 	{
 		uint64		floor;
@@ -1055,6 +1117,9 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 			wait_for_lock(wait_start);
 	}
 
+	/* before the first id: a reset looks at it when all windows are closed */
+	note_use(tick);
+
 	window.clock_start = LayoutTickToTime(layout, now_tick);
 	window.clock_length = layout->tick;
 	window.word = &shared->lanes[lane].word;
@@ -1076,6 +1141,7 @@ take_id(int64 tag_bits)
 	do
 	{
 		word = old < window.first ? window.start : old + 1;
+		pg_read_barrier();
 		if (unlikely(word > window.last ||
 					 window.generation != pg_atomic_read_u32(&shared->generation)))
 			return false;
@@ -1120,16 +1186,13 @@ GeneratorLast(int64 *id)
 	return last_id >= 0;
 }
 
-/*
- * Begin a new generation of windows, and wait until no process can still make
- * an id of an earlier one.
- */
+/* Begin a new generation of windows, see invariant 6. */
 static void
 close_windows(void)
 {
 	pg_atomic_fetch_add_u32(&shared->generation, 1);
-	/* what the barrier has them do is beside the point, and the least there is */
-	WaitForProcSignalBarrier(EmitProcSignalBarrier((ProcSignalBarrierType) 0));
+	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+		pg_atomic_fetch_add_u64(&shared->lanes[i].word, 1);
 }
 
 /* See to it that new ids of this database are greater than this one. */
@@ -1171,50 +1234,100 @@ GeneratorAdvance(int64 id, Oid function)
 						   setting_max_ahead)));
 }
 
+/* What is too far ahead of the clock for new ids to be above it. */
+static void
+reset_refused(const Layout *layout, uint64 tick)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("snowflake mark cannot be reset for the same worker id"),
+			 errdetail("Ids up to " INT64_FORMAT ", of %s, may have been made with it, and would be made again when the clock gets there.",
+					   mark_below(layout, tick),
+					   timestamptz_to_str(LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick)))),
+			 errhint("Give the server a \"snowflake.worker_id\" that has never been used, reload, and call snowflake_reset_mark() in a new session.")));
+}
+
+/*
+ * The first tick of the clock or later that is above the marks, except for
+ * those that are too far ahead and that another worker id has written.
+ */
+static uint64
+tick_after_reset(const Layout *layout, const int64 *marks, uint64 now_tick,
+				 bool force)
+{
+	uint64		begin = now_tick;
+	int64		mask = server_mask(layout);
+
+	for (int i = 0; i < MARK_COPIES; i++)
+	{
+		int64		mark = Min(marks[i], LayoutLargestId(layout));
+		uint64		tick = first_tick_above(mark);
+
+		/* the id after a mark tells who wrote it, see mark_below() */
+		if (tick <= now_tick + config.max_ahead)
+			begin = Max(begin, tick);
+		else if (!force &&
+				 (mask == 0 || mark == LayoutLargestId(layout) ||
+				  ((mark + 1) & mask) == (config.server_bits & mask)))
+			reset_refused(layout, tick);
+	}
+	return begin;
+}
+
+/* Set back limit, mark and lanes.  What a reset does while others wait for it. */
+static void
+set_back(const Mark *mark, const Layout *layout, uint64 begin, uint64 bound,
+		 bool force)
+{
+	uint64		used;
+
+	close_windows();
+	used = pg_atomic_read_u64(&server->end);
+	if (used <= bound)
+		begin = Max(begin, used);
+	else if (!force)
+		reset_refused(layout, used);
+
+	/* should the rest fail half way, the mark no longer covers the limit */
+	SpinLockAcquire(&shared->mutex);
+	pg_atomic_write_u64(&slot->limit, 0);
+	SpinLockRelease(&shared->mutex);
+	MarkSet(mark, mark_below(layout, begin), &slot->written);
+
+	SpinLockAcquire(&shared->mutex);
+	/* to what no word was before: a compare-and-swap might wait for that */
+	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+		pg_atomic_write_u64(&shared->lanes[i].word,
+							pg_atomic_read_u32(&shared->resets));
+	for (int i = 0; i < MAX_DATABASES; i++)
+	{
+		DatabaseSlot *other = &shared->slots[i];
+		int64		written = (int64) pg_atomic_read_u64(&other->written);
+
+		pg_atomic_write_u64(&other->limit, 0);
+		raise_to(&other->floor, Max(begin, first_tick_above(written)));
+	}
+	pg_atomic_write_u64(&slot->floor, begin);
+	pg_atomic_write_u64(&shared->start, begin);
+	for (int i = 0; i < MAX_SERVERS; i++)
+		shared->servers[i].retired =
+			shared->servers[i].server_bits != -1 && &shared->servers[i] != server;
+	pg_atomic_write_u64(&server->end, begin);
+	SpinLockRelease(&shared->mutex);
+}
+
 static void
 end_reset(int code, Datum arg)
 {
 	pg_atomic_fetch_add_u32(&shared->resets, 1);
 }
 
-/*
- * Set the mark to what the clock says, after the clock was far ahead.  The
- * ids made then are kept apart from new ones by the worker id.
- *
- * Lanes are set back, too, and all databases share these.  The other databases
- * go on as after a start, above their own marks.
- */
-void
-GeneratorReset(bool force, Oid function)
+/* Have all others wait meanwhile, and go on whatever comes of it. */
+static void
+reset_alone(const Mark *mark, const Layout *layout, uint64 begin,
+			uint64 bound, bool force)
 {
-	const Layout *layout;
-	Mark		mark;
-	int64		mask;
-	int64		old_mark;
-	int64		old_server;
-	uint64		now_tick;
 	bool		busy;
-
-	PreventCommandDuringRecovery("snowflake_reset_mark()");
-	while (!is_configured())
-		configure();
-	layout = GeneratorLayout();
-	now_tick = clock_tick(layout, GetCurrentTimestamp());
-
-	open_mark(&mark, function);
-	old_mark = Min(MarkRead(&mark), LayoutLargestId(layout));
-
-	/* the id after the mark tells who wrote it, see mark_below() */
-	mask = server_mask(layout);
-	old_server = (old_mark < LayoutLargestId(layout) ? old_mark + 1 : old_mark) & mask;
-	if (!force && (mask == 0 || old_server == (config.server_bits & mask)))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake mark cannot be reset for the same worker id"),
-				 errdetail("Ids up to " INT64_FORMAT ", of %s, are taken by it in this database, and would be made again when the clock gets there.",
-						   old_mark,
-						   timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, old_mark)))),
-				 errhint("Give the server a \"snowflake.worker_id\" that has never been used, reload, and call snowflake_reset_mark() in a new session.")));
 
 	SpinLockAcquire(&shared->mutex);
 	busy = pg_atomic_read_u32(&shared->resets) != config.resets;
@@ -1229,35 +1342,51 @@ GeneratorReset(bool force, Oid function)
 
 	PG_ENSURE_ERROR_CLEANUP(end_reset, (Datum) 0);
 	{
-		close_windows();
-
-		/* should the rest fail half way, the mark no longer covers the limit */
-		SpinLockAcquire(&shared->mutex);
-		pg_atomic_write_u64(&slot->limit, 0);
-		SpinLockRelease(&shared->mutex);
-		MarkSet(&mark, mark_below(layout, now_tick), &slot->written);
-
-		SpinLockAcquire(&shared->mutex);
-		for (int i = 0; i < GENERATOR_MAX_LANES; i++)
-			pg_atomic_write_u64(&shared->lanes[i].word, 0);
-		for (int i = 0; i < MAX_DATABASES; i++)
-		{
-			DatabaseSlot *other = &shared->slots[i];
-			int64		written = (int64) pg_atomic_read_u64(&other->written);
-
-			pg_atomic_write_u64(&other->limit, 0);
-			if (written != 0)
-				raise_to(&other->floor, first_tick_above(written));
-		}
-		pg_atomic_write_u64(&slot->floor, now_tick);
-		pg_atomic_write_u64(&shared->start, 0);
-		shared->retired = old_server == (config.server_bits & mask) ? -1 : old_server;
-		SpinLockRelease(&shared->mutex);
+		set_back(mark, layout, begin, bound, force);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(end_reset, (Datum) 0);
 	end_reset(0, (Datum) 0);
-	MarkClose(&mark);
+}
 
+/*
+ * Set the mark back to the clock, after the clock was far ahead.  The ids made
+ * then are kept apart from new ones by the worker id.
+ *
+ * New ids begin above all that is within their reach, whoever made it, so
+ * nothing is set back that need not be.  Lanes are set back, too, and all
+ * databases share these.  The other databases go on as after a start, above
+ * their own marks.
+ */
+void
+GeneratorReset(bool force, Oid function)
+{
+	const Layout *layout;
+	Mark		mark;
+	int64		marks[MARK_COPIES];
+	int64		old_mark;
+	uint64		now_tick;
+	uint64		begin;
+
+	PreventCommandDuringRecovery("snowflake_reset_mark()");
+	while (!is_configured())
+		configure();
+	layout = GeneratorLayout();
+
+	open_mark(&mark, function);
+	now_tick = clock_tick(layout, GetCurrentTimestamp());
+	MarkRead(&mark, marks);
+	begin = tick_after_reset(layout, marks, now_tick, force);
+	old_mark = Min(Max(marks[0], marks[1]), LayoutLargestId(layout));
+	if (!force && begin >= first_tick_above(old_mark))
+	{
+		MarkClose(&mark);
+		ereport(NOTICE,
+				(errmsg("snowflake mark is not too far ahead of the clock"),
+				 errdetail("Nothing was reset.")));
+		return;
+	}
+	reset_alone(&mark, layout, begin, now_tick + config.max_ahead, force);
+	MarkClose(&mark);
 	ereport(NOTICE,
 			(errmsg("snowflake mark was reset"),
 			 errdetail("Ids up to " INT64_FORMAT ", of %s, were taken in this database. Do not use the worker id that they have before then.",
@@ -1277,9 +1406,8 @@ GeneratorRestoreMark(Oid function)
 
 	if (shared == NULL)
 		attach_shared();
-	if (slot == NULL)
-		slot = find_slot();
-	written = (int64) pg_atomic_read_u64(&slot->written);
+	slot = find_slot(false);
+	written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);
 	if (written != 0)
 	{
 		open_mark(&mark, function);
@@ -1289,7 +1417,7 @@ GeneratorRestoreMark(Oid function)
 		SpinLockAcquire(&shared->mutex);
 		pg_atomic_write_u64(&slot->limit, 0);
 		SpinLockRelease(&shared->mutex);
-		pg_atomic_fetch_add_u32(&shared->generation, 1);
+		close_windows();
 		MarkClose(&mark);
 	}
 

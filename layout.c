@@ -215,8 +215,9 @@ is_iso_zone(const char *zone)
 
 /*
  * Read an instant that is known to have the ISO form with PostgreSQL's own
- * parser, which must not see the letter "Z": it would look it up among the
- * abbreviations of zones, which are the session's.
+ * parser.  It must not see the letters "T" and "Z": it would look them up
+ * among the abbreviations of zones, which are the session's, and which a
+ * parallel worker may not have at the time that it is given the settings.
  */
 static bool
 read_iso_instant(const char *value, const char *zone_text, TimestampTz *instant)
@@ -232,6 +233,7 @@ read_iso_instant(const char *value, const char *zone_text, TimestampTz *instant)
 	fsec_t		fsec;
 	int			zone;
 
+	text[strlen("YYYY-MM-DD")] = ' ';
 	return ParseDateTime(text, workbuf, sizeof(workbuf), field, ftype,
 						 MAXDATEFIELDS, &nf) == 0 &&
 		compat_decode_datetime(field, ftype, nf, &dtype, &tm, &fsec,

@@ -30,9 +30,9 @@
  * no other lock while it does: the sequences are locked as nextval() does,
  * but only if that is possible at once.  What the pages hold is guarded by
  * their content locks, in the order of the sequences' OIDs, and these are
- * released before the WAL is flushed.  Sessions of one parallel group do not
- * keep each other out by the lock on the extension; it saves work, and the
- * content locks are what keeps the mark right.
+ * released before the WAL is flushed.  Processes of one parallel group do not
+ * keep each other out by the lock on the extension, so nothing depends on it
+ * but the work that it saves.
  *
  * snowflake/mark.c
  *
@@ -212,8 +212,8 @@ MarkClose(Mark *mark)
 
 /*
  * Refuse to raise the mark if the running transaction has dropped the extension,
- * and created it anew: if the transaction fails, the old one comes back with
- * the mark that it had.
+ * and created it anew: if the transaction fails, or is rolled back to a
+ * savepoint, the old one comes back with the mark that it had.
  */
 static void
 check_not_recreated(const Mark *mark)
@@ -232,8 +232,7 @@ check_not_recreated(const Mark *mark)
 		if (extension->oid != mark->extension &&
 			strcmp(NameStr(extension->extname), name) == 0 &&
 			!(header->t_infomask & HEAP_XMAX_INVALID) &&
-			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)) &&
-			!TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(header)))
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("extension \"%s\" was dropped and created again in this transaction",
@@ -345,14 +344,15 @@ make_durable(XLogRecPtr lsn)
 	wait_for_standbys(lsn);
 }
 
-int64
-MarkRead(const Mark *mark)
+/* What the sequences hold. */
+void
+MarkRead(const Mark *mark, int64 *values)
 {
 	MarkPages	pages;
 
 	lock_pages(mark, &pages);
 	unlock_pages(&pages);
-	return Max(pages.values[0], pages.values[1]);
+	memcpy(values, pages.values, sizeof(pages.values));
 }
 
 /*

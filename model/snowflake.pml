@@ -18,15 +18,12 @@
  * tries every choice, this finds whatever the whole list would.
  *
  * All guards stand where they stand in the C code, and go by the same names.
- * Each has an #ifndef NO_... that takes it away, and "run" shows that without
- * it an id comes twice.  What is not needed for that is not among them:
+ * Each has an #ifndef NO_..., or an #ifdef for what is done wrong, and "run"
+ * shows that an id comes twice then.  What is not needed for that is not among
+ * them:
  *
  *	- the lock on the extension: with -DPARALLEL it keeps nobody out, like
  *	  among the processes of a parallel query, and the promises hold;
- *	- that the mark does not fall below what was written here, in MarkRaise():
- *	  the guard never does, and a new extension is given it when it is created;
- *	- that an extender which began before a reset does not publish: the mark
- *	  that it wrote covers what it would publish.  But it would undo the reset;
  *	- the bound of ids ahead of the clock, which is for honest time.
  *
  * The model is checked in parts, for all at once is too much:
@@ -38,17 +35,15 @@
  *				is promoted, while the other may go on; then the other may be
  *				rewound, follow, and be promoted itself; timeline bits
  *	SYNC		the same once, with a synchronous standby and no timeline bits
- *	HAND		somebody sets snowflake_mark to anything, restores a dump, or
- *				calls snowflake_advance()
+ *	SETVAL		somebody sets snowflake_mark to anything, or restores a dump
  *	DROP		the extension is dropped and created again by a session that
  *				makes ids, in one transaction or two, which may fail
- *	RESET		the clock was ahead, a fresh worker id, snowflake_reset_mark()
  *
  * The server may crash at any point in all of them but the first, any number
  * of times.  There the processes end, the shared memory and the buffers are
  * lost, and the mark is what was flushed.
  *
- * Except in RESET, the clock may show any tick at any look.  This covers
+ * The clock may show any tick at any look.  This covers
  * steps in both directions, at any time, while the server runs and while it
  * is down.  How long a session keeps to a window is arbitrary, too.
  *
@@ -57,6 +52,7 @@
  *
  * Not in the model: several databases, WAL that others flush (it only makes
  * the mark on disk higher; a mark that is lowered by hand is flushed or not),
+ * snowflake_advance() and snowflake_reset_mark() with their generations,
  * weakly ordered memory, settings other than the worker id, changes of the
  * layout, what the sequence starts with in a tick, waiting, errors that do
  * not leave anything behind, a second synchronous standby, point-in-time
@@ -82,7 +78,10 @@
 #endif
 #define LAST_TICK	(TICKS - 1)
 #define LEASE		1
-#define AHEAD		1			/* RESET: the bound of ids ahead of the clock */
+#ifndef AHEAD
+#define AHEAD		1
+#endif
+
 
 #if defined(FAILOVER) || defined(SYNC)
 #define SERVERS		2
@@ -136,8 +135,7 @@ inline raise_to(variable, target)
 typedef Mark
 {
 	byte	mark;
-	byte	guard;
-	byte	worker				/* who wrote it */
+	byte	guard
 }
 
 #ifdef NO_GUARD_COPY
@@ -154,8 +152,6 @@ typedef Server
 	byte	floor;
 	byte	written;
 	byte	generation;
-	byte	resets;
-	byte	retired;			/* a worker id, or 0 */
 	bool	locked[EXTENSIONS];	/* the lock on the extension */
 	Mark	page[EXTENSIONS];	/* the sequences' pages in shared buffers */
 
@@ -168,25 +164,15 @@ typedef Server
 Server server_[SERVERS];
 #define my	server_[server]
 
-/* from reading the generation to the compare-and-swap: no interrupt is served */
-bool inside[SESSIONS];
 /* the server has crashed, and the process has to end */
 bool killed[SESSIONS + 1];
 
 /* an id that was issued or came from elsewhere, or 0 */
 short kept;
 #define ID(word) \
-	(((worker * TIMELINES + timeline) * NUM_LANES + lane) * TICKS * SEQUENCES + word + 1)
+	((timeline * NUM_LANES + lane) * TICKS * SEQUENCES + word + 1)
 
-#ifdef RESET
-byte clock;
-bool clock_is_set_right;		/* and is held there until the reset */
-byte setting_in_file = 1;		/* the worker id */
-#define TOO_FAR_AHEAD	(tick > now + AHEAD)
-#define WORKERS			2
-#else
 #define TOO_FAR_AHEAD	false
-#endif
 
 #ifdef NO_FLOOR
 #define FLOOR			0
@@ -213,8 +199,7 @@ inline flush(from)
 {
 	d_step {
 		from.disk[extension].mark = from.page[extension].mark;
-		from.disk[extension].guard = from.page[extension].guard;
-		from.disk[extension].worker = from.page[extension].worker
+		from.disk[extension].guard = from.page[extension].guard
 #ifdef DROP
 		;
 		visible_on_disk = visible
@@ -239,15 +224,12 @@ inline start(s)
 	server_[s].floor = 0;
 	server_[s].written = 0;
 	server_[s].generation = 0;
-	server_[s].resets = 0;
-	server_[s].retired = 0;
 	i = 0;
 	do
 	:: i < EXTENSIONS ->
 		server_[s].locked[i] = false;
 		server_[s].page[i].mark = server_[s].disk[i].mark;
 		server_[s].page[i].guard = server_[s].disk[i].guard;
-		server_[s].page[i].worker = server_[s].disk[i].worker;
 		i++
 	:: else -> break
 	od;
@@ -256,7 +238,7 @@ inline start(s)
 	:: i < SESSIONS -> killed[i] = killed[i] || SERVER_OF(i) == s; i++
 	:: else -> break
 	od;
-#if defined(ADVANCE) || defined(SETVAL) || defined(RESET)
+#if defined(ADVANCE) || defined(SETVAL)
 	killed[ADMINISTRATOR] = true;
 #endif
 	i = 0
@@ -281,19 +263,12 @@ inline MarkRaise(accept, bound)
 #else
 	:: true ->
 #endif
-#ifndef NO_FLOOR_ABOVE_FOUND
-		/* before "written", by which others will take what they find for ours */
-		if
-		:: found > my.written -> raise_to(my.floor, found)
-		:: else
-		fi;
-#endif
 		value = MAX(found, my.written);
 #ifdef READ_UNFLUSHED
 		unchanged = (value == found && bound <= value);
 #endif
 		if
-		:: bound > value -> my.page[extension].worker = worker; value = bound
+		:: bound > value -> value = bound
 		:: else
 		fi;
 		my.written = value;
@@ -308,7 +283,6 @@ inline MarkSet(set_to)
 {
 	my.page[extension].mark = set_to;
 	my.page[extension].guard = set_to;
-	my.page[extension].worker = worker;
 	my.written = set_to
 }
 
@@ -376,14 +350,9 @@ inline choose_lane()
 	fi
 }
 
-/* Whether the limit has to be moved for the tick, or for those to come. */
-inline limit_is_near()
-{
-	if
-	:: must || tick >= my.limit -> near = tick >= my.limit
-	:: else -> near = tick >= my.floor && tick - my.floor >= my.limit - 1 - tick
-	fi
-}
+/* Whether the limit is reached, or half of the way to it is used. */
+#define limit_is_near(from, end) \
+	(tick >= end || (tick >= from && tick - from >= end - 1 - tick))
 
 /* -------- a session that makes ids -------- */
 
@@ -415,16 +384,7 @@ byte latest = 1;				/* the last one that was committed */
  * Where other processes can come in between.  Without anybody who closes
  * windows, a bigger step does as well.
  */
-#if defined(ADVANCE) || defined(RESET)
-#define NEXT_LOOK	}; atomic {
-#else
 #define NEXT_LOOK
-#endif
-#ifdef RESET
-#define LOOK_AT_RESETS	NEXT_LOOK
-#else
-#define LOOK_AT_RESETS
-#endif
 
 inline MarkClose()
 {
@@ -434,7 +394,7 @@ inline MarkClose()
 inline clear()
 {
 	now = 0; tick = 0; lane = 0; limit = 0; must = false; raised = false;
-	unchanged = false; found = 0; near = false; known = false
+	unchanged = false; found = 0; floor = 0; known = false
 }
 
 /* Begin again in open_window(), with a new look at everything. */
@@ -454,7 +414,6 @@ inline close_window()
 inline fail()
 {
 	close_window();
-	inside[me] = false;
 	goto call
 }
 
@@ -524,12 +483,7 @@ proctype Session(byte me; byte server)
 {
 	/* config */
 	bool configured;
-	byte resets;
-	byte worker;
 	byte timeline;
-#ifdef RESET
-	byte setting = 1;			/* the worker id, by the configuration file */
-#endif
 
 	/* window */
 	bool window_open;
@@ -548,9 +502,9 @@ proctype Session(byte me; byte server)
 	byte now;
 	byte mark_tick;
 	byte limit;
+	byte floor;
 	bool must;
 	bool tried;
-	bool near;
 	bool known;
 	bool raised;
 	bool unchanged;
@@ -566,7 +520,7 @@ call:
 		if
 		:: atomic { window_open ->
 			/* the clock is still in the window's tick */
-			inside[me] = true; goto take_id }
+			 goto take_id }
 #ifdef DROP
 		:: atomic { window_open -> close_window(); goto call }
 #else
@@ -582,30 +536,12 @@ call:
 		:: commit(); goto call
 		:: roll_back(); goto call
 #endif
-#ifdef RESET
-		:: atomic { setting != setting_in_file ->
-			setting = setting_in_file; configured = false; goto call }
-#endif
 		fi;
 
 configure: /* once recovery and a reset have ended */
 		atomic {
 #ifndef TIMELINE_IN_RECOVERY
 			!my.recovery;
-#endif
-#ifndef NO_WAIT_FOR_RESET
-			my.resets % 2 == 0;
-#endif
-			resets = my.resets;
-			LOOK_AT_RESETS
-#ifdef RESET
-			worker = setting;
-#ifndef NO_RETIRED
-			if
-			:: worker == my.retired -> fail()
-			:: else
-			fi;
-#endif
 #endif
 			timeline = TIMELINE_BITS(my.timeline);
 			configured = true;
@@ -614,39 +550,31 @@ configure: /* once recovery and a reset have ended */
 
 again:	/* open_window() */
 		atomic {
-			inside[me] = true;
-#ifdef RESET
-			now = clock;
-#endif
-			/*
-			 * is_configured().  The generation is noted first, for a reset
-			 * first makes its number known and then begins a new generation.
-			 */
-#ifndef GENERATION_AFTER_RESETS
+			/* is_configured(); the generation before limit and floor */
 			generation = my.generation;
-			LOOK_AT_RESETS
-			known = configured && resets == my.resets;
-#else
-			known = configured && resets == my.resets;
-			LOOK_AT_RESETS
-			generation = my.generation;
-#endif
+			known = configured;
 			if
-			:: !known -> inside[me] = false; goto configure
+			:: !known -> goto configure
 			:: else -> known = false
 			fi;
 			NEXT_LOOK
 
-			tick = MAX(mark_tick, FLOOR);
-#ifdef RESET
-			tick = MAX(tick, now);
+			/* an old floor may be below the mark that a new limit is covered by */
+#ifndef FLOOR_BEFORE_LIMIT
+			limit = my.limit;
+			}; atomic {
+			floor = MAX(mark_tick, FLOOR);
 #else
+			floor = MAX(mark_tick, FLOOR);
+			}; atomic {
+			limit = my.limit;
+#endif
+			tick = floor;
 			/* whatever the clock says */
 			do
 			:: tick < LAST_TICK -> tick++
 			:: break
 			od;
-#endif
 			choose_lane();
 			if
 			:: tick > LAST_TICK || TOO_FAR_AHEAD -> fail()
@@ -655,15 +583,12 @@ again:	/* open_window() */
 		};
 
 		atomic {
-			must = true; limit_is_near(); must = near;
+			must = tick >= limit;
 			if
-			:: near
-			:: !near && !tried -> limit_is_near()
-			:: !near && tried
-			fi;
-			if
-			:: near -> near = false; tried = true; lane = 0; inside[me] = false
-			:: else -> mark_tick = 0; tried = false; goto below_limit
+			:: must || (!tried && limit_is_near(floor, limit)) ->
+				tried = true; lane = 0; floor = 0; limit = 0
+			:: else ->
+				mark_tick = 0; tried = false; floor = 0; limit = 0; goto take_id
 			fi
 		};
 
@@ -675,12 +600,16 @@ again:	/* open_window() */
 		fi;
 
 		atomic {
-			limit_is_near();
 			if
-			:: !near -> MarkClose(); start_over()	/* somebody else did it */
-			:: else -> near = false
+			:: must && tick >= my.limit
+			:: !must && limit_is_near(my.floor, my.limit)
+			:: else -> MarkClose(); start_over()	/* somebody else did it */
 			fi
 		};
+#ifndef NO_FLOOR_FIRST
+		/* before the mark is written, which may fail half way */
+		atomic { raise_to(my.floor, tick) };
+#endif
 #if defined(DROP) && !defined(NO_REFUSE_RECREATED)
 		if
 		:: atomic { me == MIGRATOR && dropped && created > 0 -> MarkClose(); fail() }
@@ -688,6 +617,13 @@ again:	/* open_window() */
 		fi;
 #endif
 
+#if defined(DROP) && !defined(NO_REFUSE_RECREATED)
+		/* check_not_recreated() */
+		if
+		:: atomic { me == MIGRATOR && dropped && created > 0 -> MarkClose(); fail() }
+		:: !(me == MIGRATOR && dropped && created > 0)
+		fi;
+#endif
 		atomic {
 			limit = MIN(tick + LEASE, LAST_TICK) + 1;
 			MarkRaise(tick, limit);
@@ -721,22 +657,14 @@ again:	/* open_window() */
 		fi;
 #endif
 
-		/* publish; others see one before the other */
-		if
-		:: atomic { resets == my.resets -> raise_to(my.floor, tick) };
-			raise_to(my.limit, limit)
-		:: atomic { resets != my.resets }
-		fi;
-		atomic { MarkClose(); mark_tick = 0; tried = false; start_over() };
-
-below_limit:
-#ifndef NO_SECOND_LOOK
-		/* the floor that came with the limit, though it was not there before */
-		if
-		:: atomic { tick < my.floor -> start_over() }
-		:: atomic { tick >= my.floor -> must = false }
-		fi;
+		/* publish */
+		atomic {
+#ifdef NO_FLOOR_FIRST
+			raise_to(my.floor, tick);
 #endif
+			raise_to(my.limit, limit)
+		};
+		atomic { MarkClose(); mark_tick = 0; tried = false; start_over() };
 
 take_id:
 		atomic {
@@ -747,12 +675,10 @@ take_id:
 			:: else -> word = 0
 			fi;
 			NEXT_LOOK
-#ifndef NO_GENERATION_CHECK
 			if
 			:: generation != my.generation -> fail()
 			:: else
 			fi
-#endif
 		};
 		if
 		:: atomic {
@@ -776,7 +702,7 @@ take_id:
 			last_word = word;
 			last_lane = lane;
 #endif
-			window_open = true; old = 0; word = 0; inside[me] = false;
+			window_open = true; old = 0; word = 0;
 			goto call }
 		:: atomic { my.word[lane] != old -> old = 0; goto take_id }
 		fi
@@ -786,14 +712,10 @@ take_id:
 		atomic {
 			killed[me] ->
 			killed[me] = false;
-			inside[me] = false;
-			configured = false; resets = 0; worker = 0; timeline = 0;
+			configured = false; timeline = 0;
 			close_window(); value = 0; i = 0; last_word = 0; last_lane = 0;
 #ifdef DROP
 			extension = 0;
-#endif
-#ifdef RESET
-			setting = setting_in_file;
 #endif
 			goto call
 		}
@@ -823,17 +745,13 @@ inline keep_one(from, end)
 	fi
 }
 
-/*
- * Begin a new generation, and wait until each process has served interrupts
- * since.
- */
+/* Begin a new generation, and then change all words: see invariant 6. */
 inline close_windows()
 {
-	my.generation++;
-#ifndef NO_BARRIER
-	!inside[0];
-	!inside[1]
-#endif
+	my.generation++
+	;
+	my.word[0]++;
+	my.word[1]++
 }
 
 #if defined(ADVANCE) || defined(SETVAL)
@@ -841,7 +759,6 @@ proctype Administrator(byte me; byte server)
 {
 	byte tick;
 	byte lane;
-	byte worker;
 	byte timeline;
 	bool raised;
 	byte found;
@@ -851,28 +768,6 @@ proctype Administrator(byte me; byte server)
 call:
 	{
 		if
-#ifdef ADVANCE
-		:: atomic {
-			!advanced ->
-			advanced = true;
-			tick = 1;
-			do
-			:: tick < LAST_TICK -> tick++
-			:: break
-			od };
-			/* GeneratorAdvance(): open_mark() waits */
-			atomic { !MARK_IS_LOCKED -> my.locked[extension] = true };
-			atomic { MarkRaise(LAST_TICK + 1, tick); found = 0; raised = false };
-			if
-			:: flush(my)
-			:: atomic { true -> MarkClose(); tick = 0; goto call }
-			fi;
-			raise_to(my.floor, tick);
-			MarkClose();
-			close_windows();
-			/* from now on */
-			atomic { keep_one(0, tick); tick = 0 }
-#else
 		:: atomic {
 			!set && !restored ->
 			/* setval('snowflake_mark', anything), committed or not */
@@ -886,7 +781,6 @@ call:
 			:: flush(my)
 			:: true
 			fi }
-#endif
 		:: atomic {
 			!restored ->
 			/* a dump is restored, and brings ids that were never covered here */
@@ -911,104 +805,6 @@ call:
 }
 #endif
 
-#ifdef RESET
-proctype Administrator(byte me; byte server)
-{
-	byte worker;
-	byte resets;
-	byte retired;
-	byte now;
-
-call:
-	{
-		atomic {
-			/* the clock was ahead, and is set right: no id can be made now */
-			setting_in_file < WORKERS && my.floor > AHEAD ->
-			clock = 0;
-			clock_is_set_right = true;
-			if
-			:: setting_in_file++
-			:: setting_in_file == 1			/* the administrator forgets it */
-			fi
-		};
-
-		/* GeneratorReset(), in a new session */
-		atomic { my.resets % 2 == 0 -> resets = my.resets; worker = setting_in_file };
-		now = clock;
-		atomic { !MARK_IS_LOCKED -> my.locked[extension] = true };
-		atomic {
-			retired = my.page[extension].worker;
-#ifndef NO_WORKER_CHECK
-			if
-			:: retired == worker -> goto end_reset
-			:: else
-			fi
-#endif
-		};
-		atomic { resets == my.resets -> my.resets++ };
-		close_windows();
-		if
-#ifndef NO_LIMIT_FIRST
-		:: my.limit = 0
-#else
-		:: true
-#endif
-		:: goto end_reset
-		fi;
-		MarkSet(now);
-		if
-		:: flush(my)
-		:: goto end_reset
-		fi;
-		if
-		:: true
-		:: goto end_reset
-		fi;
-		d_step {
-			clear_lanes(my);
-			my.limit = 0;
-			my.floor = my.written;
-			my.retired = (retired == worker -> 0 : retired)
-		};
-
-end_reset:
-		atomic {
-			if
-			:: my.resets % 2 == 1 -> my.resets++
-			:: else
-			fi;
-			MarkClose();
-			clock_is_set_right = false;
-			worker = 0; resets = 0; retired = 0; now = 0;
-			goto call
-		}
-	}
-	unless
-	{
-		atomic {
-			killed[me] ->
-			killed[me] = false;
-			clock_is_set_right = false;
-			worker = 0; resets = 0; retired = 0; now = 0;
-			goto call
-		}
-	}
-}
-
-proctype Clock()
-{
-end:
-	do
-	:: atomic {
-		!clock_is_set_right ->
-		clock = 0;
-		do
-		:: clock < LAST_TICK -> clock++
-		:: break
-		od }
-	od
-}
-#endif
 
 /* -------- what happens to servers -------- */
 
@@ -1088,10 +884,7 @@ init
 		run Crash(1);
 		run Replication();
 #endif
-#ifdef RESET
-		run Clock();
-#endif
-#if defined(ADVANCE) || defined(SETVAL) || defined(RESET)
+#if defined(ADVANCE) || defined(SETVAL)
 		run Administrator(ADMINISTRATOR, 0);
 #endif
 		do

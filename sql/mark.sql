@@ -131,6 +131,20 @@ COMMIT;
 SELECT snowflake_nextval() > max(id) AS above FROM migrated;
 DROP TABLE migrated;
 
+-- Created, dropped and created in one transaction: a savepoint could bring the
+-- first one back
+DROP EXTENSION snowflake;
+BEGIN;
+CREATE EXTENSION snowflake;
+SELECT snowflake_nextval() AS id \gset
+SAVEPOINT s;
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake;
+SELECT snowflake_nextval();
+ROLLBACK TO s;
+SELECT snowflake_nextval() > :id AS above;
+COMMIT;
+
 -- What clears sequences leaves it alone
 SELECT snowflake_nextval() AS id \gset
 CREATE TABLE cleared (id bigint DEFAULT snowflake_nextval(), n serial);
@@ -154,10 +168,16 @@ SELECT setval('snowflake_mark_guard', 1);
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 
--- A reset needs another worker id
+-- There is nothing to reset, and if there were it would need another worker id
 \set VERBOSITY terse
 SELECT snowflake_reset_mark();
+SELECT setval('snowflake_mark', last_value + (86400000::bigint << 22)) IS NULL AS far FROM snowflake_mark_guard;
+SELECT snowflake_reset_mark();
 \echo :LAST_ERROR_SQLSTATE
+SELECT setval('snowflake_mark', 0);
+SET client_min_messages = error;
+SELECT snowflake_advance(1);
+RESET client_min_messages;
 SELECT snowflake_reset_mark(NULL);
 
 -- A function of somebody's own has no mark

@@ -214,6 +214,17 @@ is($connected->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
 $connected->quit;
 $standby->stop;
 
+# A parallel worker is given the layout before it has all that reading a date
+# might ask for.
+{
+	local $ENV{MALLOC_PERTURB_} = 85;
+	$node = new_server('perturbed', 'snowflake.layout' => 'snowflake epoch:2026-01-01T00:00:00+00:00');
+}
+is( $node->safe_psql('postgres', "LOAD 'snowflake'; SET $force = on; SELECT snowflake_worker_id(snowflake_nextval());" x 5),
+	"0\n0\n0\n0\n0",
+	'a parallel worker reads the epoch of the layout');
+$node->stop;
+
 # A library of another version under a running server must not make lanes of
 # its own.
 my $other = abs_path(PostgreSQL::Test::Utils::tempdir());
