@@ -289,7 +289,11 @@ set_and_reload($node, 'snowflake.worker_id = 1');
 # the other database has a mark of its own
 is((sqlstate_of($node, '\c other
 SELECT snowflake_nextval()'))[0], 'SF001', 'the other database is still in 2090');
+my $burst = 'SELECT snowflake_nextval() FROM generate_series(1, 20000)';
+my %fresh = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', $burst);
 $node->safe_psql('other', 'SET client_min_messages = error; SELECT snowflake_reset_mark()');
+my @again = grep { $fresh{$_} } split /\n/, $node->safe_psql('other', $burst);
+is(scalar(@again), 0, 'a reset of another database leaves lanes above what the fresh worker id has made');
 is($node->safe_psql('other', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt", 'until it is reset, too');
 foreach my $database ('postgres', 'other')
 {
