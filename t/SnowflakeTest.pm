@@ -74,7 +74,7 @@ our %mutants = (
 		[ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
 	'has room for two' => [ [ 'generator.c', '#define MAX_DATABASES	128', '#define MAX_DATABASES	2' ] ],
 	'forgets what was dropped' => [
-		[ 'generator.c', 'written = (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
+		[ 'generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
 );
 
 # Where the server's version makes no difference, they can be left out.
