@@ -13,7 +13,7 @@ die()
 # Packages of a machine that builds and tests for one version.
 packages_for()
 {
-	echo "postgresql-$1 postgresql-server-dev-$1 make gcc libipc-run-perl faketime"
+	echo "postgresql-$1 postgresql-server-dev-$1 make gcc libipc-run-perl faketime tini"
 }
 
 # Install the packages that are missing.
@@ -66,7 +66,7 @@ release_dir()
 	echo "${SNOWFLAKE_TEST_DIR:-/var/cache/snowflake-test}/${debian_release[$1]}"
 }
 
-# Make it, if it is not there.
+# Make it, if it is not there with all that it should have.
 make_release()
 {
 	local version=$1
@@ -76,15 +76,15 @@ make_release()
 	local include
 
 	dir=$(release_dir "$version")
-	[ ! -e "$dir.ready" ] || return 0
+	include=$(packages_for "$version" | tr ' ' ,)
+	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
 	# a release that is newer than debootstrap is made like the newest
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 	rm -rf "$dir"
 	mkdir -p "$(dirname "$dir")"
-	include=$(packages_for "$version" | tr ' ' ,)
 	debootstrap --variant=minbase --include="$include" "$release" "$dir" "" "$script" \
 		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
-	touch "$dir.ready"
+	echo "$include" >"$dir.ready"
 }
 
 # Run a command in there, as its user postgres.
