@@ -14,18 +14,6 @@ use Time::HiRes qw(sleep time);
 
 my ($code, $message);
 
-# Change settings of a running server, and wait for the postmaster to see it.
-sub set_and_reload
-{
-	my ($node, $setting) = @_;
-	my $offset = -s $node->logfile;
-
-	$node->append_conf('postgresql.conf', $setting);
-	$node->reload;
-	$node->wait_for_log(qr/received SIGHUP, reloading configuration files/, $offset);
-	return;
-}
-
 # Statements that a session begins, and whose end is not waited for.
 sub begin_query
 {

@@ -12,7 +12,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  new_server add_extension run_clients sqlstate_of wait_until_alone crash
+  new_server add_extension run_clients sqlstate_of wait_until_alone
+  set_and_reload crash
   faketime_library set_clock start_with_clock use_mutant with_mutants
   start_collectors stop_collectors count_duplicates
 );
@@ -73,6 +74,15 @@ our %mutants = (
 	'has no guard' => [
 		[ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
 	'has room for two' => [ [ 'generator.c', '#define MAX_DATABASES	128', '#define MAX_DATABASES	2' ] ],
+	'resets for any worker id' => [
+		[
+			'generator.c',
+			"reset_refused(const Layout *layout, uint64 tick)\n{",
+			"reset_refused(const Layout *layout, uint64 tick)\n{ return;"
+		]
+	],
+	'forgets who has made ids' => [
+		[ 'generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
 	'forgets what was dropped' => [
 		[ 'generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
 );
@@ -273,6 +283,18 @@ BEGIN
 	END LOOP;
 END $$
 EOC
+	return;
+}
+
+# Change settings of a running server, and wait for the postmaster to see it.
+sub set_and_reload
+{
+	my ($node, $setting) = @_;
+	my $offset = -s $node->logfile;
+
+	$node->append_conf('postgresql.conf', $setting);
+	$node->reload;
+	$node->wait_for_log(qr/received SIGHUP, reloading configuration files/, $offset);
 	return;
 }
 
