@@ -103,6 +103,23 @@ in_release()
 		chroot "$0" runuser -u postgres -- "$@"' "$dir" "$@"
 }
 
+# The tests that hunt for duplicates across all that may happen to a server.
+# shellcheck disable=SC2034
+hunts=(t/008_crash.pl t/009_failover.pl t/010_steps.pl t/011_reset.pl)
+
+# Run script/check in there.
+check_in_release()
+{
+	local version=$1 place=/var/tmp/snowflake-test
+	shift
+
+	rm -rf "$(release_dir "$version")$place"
+	copy_sources "$(release_dir "$version")$place"
+	chroot "$(release_dir "$version")" chown -R postgres "$place"
+	# what the tests would find is found on the native version
+	in_release "$version" env SNOWFLAKE_MUTANTS=0 "$place/script/check" "$version" "$@"
+}
+
 # Copy the sources to a new directory of the user that runs the server, which
 # may not be able to read ours.
 copy_sources()
