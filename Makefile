@@ -4,18 +4,22 @@ MODULE_big = snowflake
 OBJS = \
 	$(WIN32RES) \
 	generator.o \
+	inspect.o \
 	layout.o \
 	mark.o \
+	mask.o \
 	settings.o \
-	snowflake.o
+	snowflake.o \
+	text.o
 
 EXTENSION = snowflake
 DATA = snowflake--1.0.sql
 PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
-REGRESS = layout decode compose vectors roundtrip settings generate tables mark
+REGRESS = layout decode compose vectors roundtrip settings generate tables mark \
+	time partitions text mask inspect reserve adopt
 
-REGRESS_OPTS = --load-extension=snowflake
+REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 
 TAP_TESTS = 1
 
@@ -25,10 +29,13 @@ include $(PGXS)
 
 # PGXS knows of header dependencies only where the server was configured so
 generator.o: compat.h generator.h layout.h mark.h settings.h
+inspect.o: inspect.h layout.h
 layout.o: compat.h layout.h
 mark.o: compat.h mark.h
+mask.o: mask.h
 settings.o: compat.h layout.h settings.h
-snowflake.o: compat.h generator.h layout.h settings.h
+snowflake.o: compat.h generator.h inspect.h layout.h mask.h settings.h text.h
+text.o: text.h
 
 # for script/check
 print-%:

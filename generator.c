@@ -1131,6 +1131,16 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 	window.id_bits = config.server_bits | ((int64) lane << config.lane_shift);
 }
 
+/* Remember the word of the last id, and the id. */
+static inline void
+note_last(uint64 word, int64 tag_bits)
+{
+	last_word = word;
+	last_id = (int64) (word >> config.sequence_bits) << config.time_shift |
+		(int64) (word & config.sequence_mask) << config.sequence_shift |
+		window.id_bits | tag_bits;
+}
+
 /* Take the next id from the window; false if it has none left. */
 static inline bool
 take_id(int64 tag_bits)
@@ -1147,11 +1157,35 @@ take_id(int64 tag_bits)
 			return false;
 	} while (unlikely(!pg_atomic_compare_exchange_u64(window.word, &old, word)));
 
-	last_word = word;
-	last_id = (int64) (word >> config.sequence_bits) << config.time_shift |
-		(int64) (word & config.sequence_mask) << config.sequence_shift |
-		window.id_bits | tag_bits;
+	note_last(word, tag_bits);
 	return true;
+}
+
+/*
+ * Take so many ids at once from the window, or those that it has left.
+ * Returns their number.
+ */
+static int
+take_block(int count)
+{
+	uint64		old = pg_atomic_read_u64(window.word);
+	uint64		first;
+	uint64		last;
+
+	do
+	{
+		first = old + 1;
+		if (old < window.first)
+			first = window.last - window.start >= count - 1 ? window.start : window.first;
+		pg_read_barrier();
+		if (first > window.last ||
+			window.generation != pg_atomic_read_u32(&shared->generation))
+			return 0;
+		last = Min(first + count - 1, window.last);
+	} while (!pg_atomic_compare_exchange_u64(window.word, &old, last));
+
+	note_last(last, 0);
+	return last - first + 1;
 }
 
 /*
@@ -1176,6 +1210,35 @@ GeneratorNext(int64 tag_bits, Oid function)
 			return last_id;
 		now = GetCurrentTimestamp();
 	}
+}
+
+/*
+ * Make consecutive ids, as many as are wanted or as the lane has left in its
+ * tick.  Returns their number.
+ */
+int
+GeneratorReserve(int count, int64 *first, int64 *last, Oid function)
+{
+	const Layout *layout = GeneratorLayout();
+	int64		wait_start = 0;
+	int			taken;
+
+	if (layout->order[layout->num_fields - 1] != FIELD_SEQUENCE)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("snowflake layout has no consecutive ids"),
+				 errdetail("The last field of the layout \"%s\" must be \"sequence\".",
+						   LayoutToText(layout)),
+				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
+
+	do
+	{
+		open_window(GetCurrentTimestamp(), &wait_start, function);
+		taken = take_block(count);
+	} while (taken == 0);
+	*last = last_id;
+	*first = last_id - taken + 1;
+	return taken;
 }
 
 /* The last id that this process has made; false if there is none. */

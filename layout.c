@@ -435,14 +435,36 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 	return finish_layout(layout, reason);
 }
 
+/*
+ * An instant as LayoutParse() reads an epoch: in ISO-8601, or in Unix
+ * milliseconds where the year does not have four digits.
+ */
+char *
+LayoutInstantToText(TimestampTz instant)
+{
+	struct pg_tm tm;
+	fsec_t		fsec;
+	char		fraction[8] = "";
+
+	if (timestamp2tm(instant, NULL, &tm, &fsec, NULL, NULL) != 0 ||
+		tm.tm_year < 1 || tm.tm_year > 9999)
+		return psprintf(INT64_FORMAT, (instant + UNIX_EPOCH_TO_POSTGRES) / 1000);
+
+	if (fsec % 1000 != 0)
+		snprintf(fraction, sizeof(fraction), ".%06d", (int) fsec);
+	else if (fsec != 0)
+		snprintf(fraction, sizeof(fraction), ".%03d", (int) fsec / 1000);
+	return psprintf("%04d-%02d-%02dT%02d:%02d:%02d%sZ",
+					tm.tm_year, tm.tm_mon, tm.tm_mday,
+					tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
+}
+
 /* The layout in full, as a text that LayoutParse() reads back. */
 char *
 LayoutToText(const Layout *layout)
 {
 	StringInfoData text;
 	int			unit = 0;
-	struct pg_tm tm;
-	fsec_t		fsec;
 
 	initStringInfo(&text);
 	for (int i = 0; i < layout->num_fields; i++)
@@ -452,26 +474,10 @@ LayoutToText(const Layout *layout)
 
 	while (layout->tick % tick_units[unit].length != 0)
 		unit++;
-	appendStringInfo(&text, "tick:%d%s epoch:",
+	appendStringInfo(&text, "tick:%d%s epoch:%s",
 					 (int) (layout->tick / tick_units[unit].length),
-					 tick_units[unit].name);
-
-	/* years that do not have four digits can only have come as a number */
-	if (timestamp2tm(layout->epoch, NULL, &tm, &fsec, NULL, NULL) == 0 &&
-		tm.tm_year >= 1 && tm.tm_year <= 9999)
-	{
-		appendStringInfo(&text, "%04d-%02d-%02dT%02d:%02d:%02d",
-						 tm.tm_year, tm.tm_mon, tm.tm_mday,
-						 tm.tm_hour, tm.tm_min, tm.tm_sec);
-		if (fsec % 1000 != 0)
-			appendStringInfo(&text, ".%06d", (int) fsec);
-		else if (fsec != 0)
-			appendStringInfo(&text, ".%03d", (int) fsec / 1000);
-		appendStringInfoChar(&text, 'Z');
-	}
-	else
-		appendStringInfo(&text, INT64_FORMAT,
-						 (layout->epoch + UNIX_EPOCH_TO_POSTGRES) / 1000);
+					 tick_units[unit].name,
+					 LayoutInstantToText(layout->epoch));
 	return text.data;
 }
 

@@ -60,6 +60,7 @@ extern const char *const layout_field_names[LAYOUT_NUM_FIELDS];
 
 extern bool LayoutParse(const char *text, Layout *layout, char **reason);
 extern char *LayoutToText(const Layout *layout);
+extern char *LayoutInstantToText(TimestampTz instant);
 
 extern bool LayoutTimeToTick(const Layout *layout, TimestampTz time,
 							 int64 *tick);

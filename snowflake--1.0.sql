@@ -41,6 +41,16 @@ LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_nextval(integer) IS
 'make a new id that carries a tag, in a layout with the field "tag"';
 
+CREATE FUNCTION snowflake_reserve(count integer,
+	OUT first_id bigint,
+	OUT last_id bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'snowflake_reserve'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 10;
+
+COMMENT ON FUNCTION snowflake_reserve(integer) IS
+'make 1 to 1000000 new ids, in blocks of consecutive ones';
+
 CREATE FUNCTION snowflake_currval()
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_currval'
@@ -284,6 +294,563 @@ RETURN snowflake_compose(generated_at, datacenter_id, worker_id,
 COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
 	integer, integer, integer, integer) IS
 'the id of the given layout that has these fields; those left out are 0';
+
+--
+-- Ids and time.  An id belongs to the tick that it was made in, so the bounds
+-- of a range of time are those of ticks.
+--
+
+CREATE FUNCTION snowflake_from_timestamp(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz) IS
+'the smallest id of an instant''s tick';
+
+CREATE FUNCTION snowflake_from_timestamp(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz, text) IS
+'the smallest id of an instant''s tick, in the given layout';
+
+CREATE FUNCTION snowflake_first_from(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_first_from(timestamptz) IS
+'the smallest id from an instant''s tick on; 0 before the epoch, above all ids beyond the end';
+
+CREATE FUNCTION snowflake_first_from(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
+'the smallest id from an instant''s tick on, in the given layout; 0 before the epoch, above all ids beyond the end';
+
+CREATE FUNCTION snowflake_last_before(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_last_before(timestamptz) IS
+'the largest id before an instant''s tick; -1 up to the epoch, the largest id of all beyond the end';
+
+CREATE FUNCTION snowflake_last_before(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
+'the largest id before an instant''s tick, in the given layout; -1 up to the epoch, the largest id of all beyond the end';
+
+-- To be of use to an index these two must be inlined.  So they are not STRICT,
+-- are labelled as their bodies are, and compare the id itself.  The operators
+-- are those that exclude a partition which ends or begins at the bound.
+CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
+	upper_bound timestamptz)
+RETURNS boolean
+LANGUAGE SQL STABLE PARALLEL SAFE
+RETURN id >= coalesce(snowflake_first_from(lower_bound), 0)
+	AND id <= coalesce(snowflake_last_before(upper_bound), 9223372036854775807);
+
+COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz) IS
+'whether an id was made in a range of time, the lower bound included; NULL: no bound';
+
+CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
+	upper_bound timestamptz, layout text)
+RETURNS boolean
+LANGUAGE SQL IMMUTABLE PARALLEL SAFE
+RETURN id >= coalesce(snowflake_first_from(lower_bound, layout), 0)
+	AND id <= coalesce(snowflake_last_before(upper_bound, layout), 9223372036854775807);
+
+COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
+'whether an id of the given layout was made in a range of time, the lower bound included; NULL: no bound';
+
+--
+-- Ids as people and other programs see them
+--
+
+CREATE FUNCTION snowflake_inspect(id bigint)
+RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'snowflake_inspect'
+LANGUAGE C STABLE STRICT PARALLEL SAFE ROWS 8;
+
+COMMENT ON FUNCTION snowflake_inspect(bigint) IS
+'a picture of an id, line by line';
+
+CREATE FUNCTION snowflake_inspect(id bigint, layout text)
+RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'snowflake_inspect'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 8;
+
+COMMENT ON FUNCTION snowflake_inspect(bigint, text) IS
+'a picture of an id of the given layout, line by line';
+
+CREATE FUNCTION snowflake_to_text(id bigint, encoding text)
+RETURNS text
+AS 'MODULE_PATHNAME', 'snowflake_to_text'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
+'an id as text of a fixed width: base32, base36, base58, base62 or hex';
+
+CREATE FUNCTION snowflake_from_text(id text, encoding text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_from_text'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_from_text(text, text) IS
+'the id that a text stands for: base32, base36, base58, base62 or hex';
+
+CREATE FUNCTION snowflake_mask(id bigint, key text, tweak text DEFAULT '')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_mask'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+COMMENT ON FUNCTION snowflake_mask(bigint, text, text) IS
+'a number that only who has the key can turn back into the id; different for each tweak, such as the name of a table';
+
+CREATE FUNCTION snowflake_mask(id bigint, key bytea, tweak text DEFAULT '')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_mask'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+COMMENT ON FUNCTION snowflake_mask(bigint, bytea, text) IS
+'a number that only who has the key can turn back into the id; different for each tweak, such as the name of a table';
+
+CREATE FUNCTION snowflake_unmask(masked bigint, key text, tweak text DEFAULT '')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_unmask'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+COMMENT ON FUNCTION snowflake_unmask(bigint, text, text) IS
+'the id that snowflake_mask() made a number of, with the same key and tweak';
+
+CREATE FUNCTION snowflake_unmask(masked bigint, key bytea, tweak text DEFAULT '')
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_unmask'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
+
+COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
+'the id that snowflake_mask() made a number of, with the same key and tweak';
+
+--
+-- Tables partitioned by range of their id: partitions by time
+--
+
+CREATE FUNCTION snowflake_partitions(parent regclass, layout text DEFAULT NULL,
+	OUT partition regclass,
+	OUT first_id bigint,
+	OUT last_id bigint,
+	OUT lower_bound timestamptz,
+	OUT upper_bound timestamptz)
+RETURNS SETOF record
+LANGUAGE SQL STABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT oid::regclass, lower_id, upper_id - 1,
+		CASE
+			WHEN lower_id NOT BETWEEN 0 AND largest_id THEN NULL
+			WHEN layout IS NULL THEN snowflake_timestamp(lower_id)
+			ELSE snowflake_timestamp(lower_id, layout)
+		END,
+		CASE
+			WHEN upper_id NOT BETWEEN 0 AND largest_id THEN NULL
+			WHEN layout IS NULL THEN snowflake_timestamp(upper_id)
+			ELSE snowflake_timestamp(upper_id, layout)
+		END
+	FROM (
+		-- MINVALUE and MAXVALUE are no numbers
+		SELECT child.oid,
+			substring(bound FROM 'FROM \(''?(-?[0-9]+)')::bigint AS lower_id,
+			substring(bound FROM 'TO \(''?(-?[0-9]+)')::bigint AS upper_id
+		FROM pg_catalog.pg_inherits AS link
+			JOIN pg_catalog.pg_class AS child ON child.oid = link.inhrelid
+			CROSS JOIN pg_catalog.pg_get_expr(child.relpartbound, child.oid) AS bound
+		WHERE link.inhparent = parent AND bound <> 'DEFAULT'
+	) AS part
+		CROSS JOIN (
+			SELECT CASE
+				WHEN layout IS NULL THEN snowflake_last_before('infinity')
+				ELSE snowflake_last_before('infinity', layout)
+			END AS largest_id
+		) AS layout_end
+	ORDER BY lower_id, upper_id;
+END;
+
+COMMENT ON FUNCTION snowflake_partitions(regclass, text) IS
+'the partitions of a table that is partitioned by range of its id, with the ids and the time that they are for; without the default partition';
+
+CREATE FUNCTION snowflake_partitions_before(parent regclass, instant timestamptz,
+	layout text DEFAULT NULL)
+RETURNS SETOF regclass
+LANGUAGE SQL STABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT partition
+	FROM snowflake_partitions(parent, layout)
+	WHERE last_id <= CASE
+			WHEN layout IS NULL THEN snowflake_last_before(instant)
+			ELSE snowflake_last_before(instant, layout)
+		END
+	ORDER BY last_id;
+END;
+
+COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
+'the partitions that lie wholly before an instant';
+
+CREATE FUNCTION snowflake_create_partitions(parent regclass, step interval,
+	lower_bound timestamptz,
+	upper_bound timestamptz,
+	time_zone text DEFAULT 'UTC',
+	layout text DEFAULT NULL)
+RETURNS SETOF regclass
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+<<this>>
+DECLARE
+	-- A step has one kind of unit.  It begins where a grid does that does not
+	-- depend on the bounds, so that calls for different bounds fit together.
+	-- Weeks begin on a Monday.
+	origin CONSTANT timestamp := '2001-01-01';
+	months CONSTANT bigint := extract(year FROM step) * 12 + extract(month FROM step);
+	days CONSTANT bigint := extract(day FROM step);
+	seconds CONSTANT numeric := extract(hour FROM step) * 3600 +
+		extract(minute FROM step) * 60 + extract(second FROM step);
+	owner_schema text;
+	parent_name text;
+	suffix text;
+	partition text;
+	starts timestamptz;
+	ends timestamptz;
+	lower_id bigint;
+	last_id bigint;
+BEGIN
+	IF parent IS NULL OR step IS NULL OR lower_bound IS NULL OR upper_bound IS NULL
+		OR time_zone IS NULL THEN
+		RAISE null_value_not_allowed USING
+			MESSAGE = 'table, step, bounds and time zone of partitions must not be null';
+	END IF;
+	IF (months <> 0)::integer + (days <> 0)::integer + (seconds <> 0)::integer <> 1
+		OR months < 0 OR days < 0 OR seconds < 0 OR seconds <> trunc(seconds) THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('invalid step of partitions: "%s"', step),
+			DETAIL = 'It must be a positive number of months, of days, or of seconds.',
+			HINT = 'For example ''1 month'', ''7 days'' or ''6 hours''.';
+	END IF;
+	IF lower_bound >= upper_bound THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'lower bound of partitions must be less than upper bound';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS part
+			JOIN pg_attribute AS attribute ON attribute.attrelid = part.partrelid
+				AND attribute.attnum = part.partattrs[0]
+		WHERE part.partrelid = parent AND part.partstrat = 'r' AND part.partnatts = 1
+			AND attribute.atttypid = 'bigint'::regtype) THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('"%s" is not partitioned by snowflake id', parent),
+			HINT = 'Create the table with PARTITION BY RANGE on its bigint column.';
+	END IF;
+
+	-- where the extension is
+	PERFORM set_config('search_path',
+		format('pg_catalog, %s, pg_temp', extension.extnamespace::regnamespace), true)
+	FROM pg_extension AS extension
+	WHERE extension.extname = 'snowflake';
+
+	-- errors if there are no such ids
+	PERFORM CASE
+			WHEN layout IS NULL THEN snowflake_from_timestamp(bound)
+			ELSE snowflake_from_timestamp(bound, layout)
+		END
+	FROM unnest(ARRAY[lower_bound, upper_bound]) AS bound;
+
+	SELECT relnamespace::regnamespace, relname INTO owner_schema, parent_name
+	FROM pg_class WHERE oid = parent;
+
+	-- what ATTACH PARTITION takes, before looking at what is there
+	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent);
+
+	FOR starts, ends IN
+		SELECT edge, next_edge
+		FROM (
+			SELECT edge, lead(edge) OVER (ORDER BY number) AS next_edge
+			FROM (
+				-- one more on either side, for midnights that a time zone
+				-- skips or repeats
+				SELECT min(number) - 1 AS first, max(number) + 2 AS last
+				FROM unnest(ARRAY[lower_bound, upper_bound]) AS bound
+					CROSS JOIN timezone(time_zone, bound) AS wall
+					CROSS JOIN floor(CASE
+						WHEN months > 0 THEN ((extract(year FROM wall) - 2001) * 12 +
+							extract(month FROM wall) - 1) / months
+						WHEN days > 0 THEN (wall::date - origin::date)::numeric / days
+						ELSE extract(epoch FROM bound - timezone(time_zone, origin)) / seconds
+					END) AS number
+			) AS range
+				CROSS JOIN generate_series(range.first::bigint, range.last::bigint) AS number
+				CROSS JOIN LATERAL (SELECT CASE
+					WHEN seconds > 0 THEN timezone(time_zone, origin) + number * step
+					ELSE timezone(time_zone, origin + number * step)
+				END AS edge) AS grid
+		) AS cell
+		WHERE edge < upper_bound AND next_edge > lower_bound
+		ORDER BY edge
+	LOOP
+		IF layout IS NULL THEN
+			lower_id := snowflake_first_from(starts);
+			last_id := snowflake_last_before(ends);
+		ELSE
+			lower_id := snowflake_first_from(starts, layout);
+			last_id := snowflake_last_before(ends, layout);
+		END IF;
+		CONTINUE WHEN EXISTS (SELECT FROM snowflake_partitions(parent, layout) AS present
+			WHERE coalesce(present.first_id <= lower_id, true)
+				AND coalesce(present.last_id >= this.last_id, true));
+
+		-- hours come twice when summer time ends, except in UTC
+		suffix := CASE
+			WHEN seconds > 0 THEN to_char(timezone('UTC', starts), '"_p"YYYYMMDD"_"HH24MISS')
+			ELSE to_char(timezone(time_zone, starts), '"_p"YYYYMMDD')
+		END;
+		partition := parent_name;
+		WHILE octet_length(partition || suffix) > current_setting('max_identifier_length')::integer LOOP
+			partition := left(partition, -1);
+		END LOOP;
+		partition := format('%s.%I', owner_schema, partition || suffix);
+
+		-- CREATE TABLE ... PARTITION OF would lock out even those who read
+		EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING IDENTITY '
+			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, parent,
+			(SELECT format(' TABLESPACE %I', space.spcname)
+			 FROM pg_class AS class JOIN pg_tablespace AS space ON space.oid = class.reltablespace
+			 WHERE class.oid = parent));
+		EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)',
+			parent, partition, lower_id,
+			CASE WHEN last_id = 9223372036854775807 THEN 'MAXVALUE' ELSE (last_id + 1)::text END);
+		RETURN NEXT partition::regclass;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_create_partitions(regclass, interval, timestamptz,
+	timestamptz, text, text) IS
+'create the partitions for a range of time that are missing, one for each step: a number of months, days or seconds; returns those that were created';
+
+--
+-- Tables that have another key
+--
+
+CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
+	widen_references boolean DEFAULT false,
+	dry_run boolean DEFAULT false)
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	extension_schema CONSTANT text := (SELECT extnamespace::regnamespace
+		FROM pg_extension WHERE extname = 'snowflake');
+	label CONSTANT text := format('%s.%I', adopted, column_name);
+	relation record;
+	attribute record;
+	tree oid[];			-- the table, and what inherits from it
+	narrow text[];		-- columns that refer to it and cannot hold the ids
+	widening text[];	-- how they can
+	referring oid[];
+	statements text[] := '{}';
+	rewritten boolean;
+	names text;
+	statement text;
+	member oid;
+	largest bigint;
+	bound bigint;
+BEGIN
+	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL THEN
+		RAISE null_value_not_allowed USING
+			MESSAGE = 'arguments of snowflake_adopt() must not be null';
+	END IF;
+	SELECT relkind, relispartition INTO relation FROM pg_class WHERE oid = adopted;
+	IF relation.relkind NOT IN ('r', 'p') THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('"%s" is not a table', adopted);
+	END IF;
+	SELECT attnum, atttypid, attgenerated, attinhcount INTO attribute
+	FROM pg_attribute
+	WHERE attrelid = adopted AND attname = column_name AND attnum > 0 AND NOT attisdropped;
+	IF NOT FOUND THEN
+		RAISE undefined_column USING
+			MESSAGE = format('column "%s" of relation "%s" does not exist', column_name, adopted);
+	END IF;
+	IF attribute.attinhcount > 0 THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('column %s is inherited', label),
+			HINT = 'Adopt the column of the table that it is inherited from.';
+	END IF;
+	IF attribute.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
+		RAISE datatype_mismatch USING
+			MESSAGE = format('column %s is of type %s', label, attribute.atttypid::regtype),
+			DETAIL = 'A column of type smallint, integer or bigint can be adopted.';
+	END IF;
+	IF attribute.attgenerated <> '' THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('column %s is a generated column', label);
+	END IF;
+
+	-- No foreign key comes or goes from here on.
+	IF NOT dry_run THEN
+		RAISE NOTICE 'locking table %', adopted
+			USING DETAIL = 'Others wait until the end of the transaction.';
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', adopted);
+	END IF;
+
+	WITH RECURSIVE inheritance (oid) AS (
+		SELECT adopted::oid
+		UNION
+		SELECT inhrelid FROM inheritance JOIN pg_inherits ON inhparent = oid
+	)
+	SELECT array_agg(oid) INTO tree FROM inheritance;
+
+	SELECT string_agg(conname, ', ') INTO names
+	FROM pg_constraint
+	WHERE contype = 'f' AND conrelid = adopted AND attribute.attnum = ANY (conkey);
+	IF names IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('column %s refers to another table', label),
+			DETAIL = format('A new id would not be found there. Foreign key: %s.', names),
+			HINT = 'Adopt the column that it refers to.';
+	END IF;
+
+	-- columns that refer to the column, to those in turn, and so on
+	WITH RECURSIVE linked (relid, attnum) AS (
+		SELECT attrelid, attnum FROM pg_attribute
+		WHERE attrelid = ANY (tree) AND attname = column_name
+		UNION
+		SELECT conrelid, conkey[array_position(confkey, linked.attnum)]
+		FROM linked JOIN pg_constraint ON contype = 'f' AND conparentid = 0
+			AND confrelid = linked.relid AND linked.attnum = ANY (confkey)
+	)
+	SELECT array_agg(format('%s.%I', linked.relid::regclass, attname) ORDER BY linked.relid, linked.attnum),
+		array_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', linked.relid::regclass, attname)
+			ORDER BY linked.relid, linked.attnum),
+		array_agg(DISTINCT linked.relid)
+	INTO narrow, widening, referring
+	FROM linked JOIN pg_attribute USING (attnum)
+	WHERE attrelid = linked.relid AND atttypid IN ('smallint'::regtype, 'integer'::regtype)
+		AND NOT (linked.relid = ANY (tree) AND attname = column_name);
+	IF narrow IS NOT NULL AND NOT widen_references THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
+			DETAIL = format('They are of type smallint or integer: %s.', array_to_string(narrow, ', ')),
+			HINT = format(E'Call snowflake_adopt() with widen_references => true, or run before:\n%s;',
+				array_to_string(widening, E';\n'));
+	END IF;
+
+	rewritten := attribute.atttypid <> 'bigint'::regtype;
+	IF rewritten AND EXISTS (SELECT FROM pg_partitioned_table JOIN pg_attribute ON attrelid = partrelid
+			AND attnum = ANY (partattrs::smallint[])
+		WHERE partrelid = ANY (tree) AND attname = column_name) THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('type of column %s cannot be changed', label),
+			DETAIL = 'The table is partitioned by it.',
+			HINT = 'Create a new table with a bigint column, and copy the rows.';
+	END IF;
+
+	SELECT string_agg(DISTINCT ev_class::regclass::text, ', ') INTO names
+	FROM pg_depend
+		JOIN pg_rewrite ON pg_rewrite.oid = objid AND ev_class <> refobjid
+		JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
+	WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass
+		AND (rewritten AND refobjid = ANY (tree) AND attname = column_name
+			OR format('%s.%I', refobjid::regclass, attname) = ANY (narrow));
+	IF names IS NOT NULL THEN
+		RAISE dependent_objects_still_exist USING
+			MESSAGE = format('column %s cannot be adopted because views depend on it, or on a column that refers to it', label),
+			DETAIL = format('The type of a column that a view uses cannot be changed. Views: %s.', names),
+			HINT = 'Drop the views, and create them again afterwards.';
+	END IF;
+
+	-- The statements.  A sequence that is no longer owned stays for a way back.
+	FOREACH member IN ARRAY tree LOOP
+		SELECT * INTO attribute FROM pg_attribute WHERE attrelid = member AND attname = column_name;
+		-- that of a partition goes with the table's, from 17 on
+		IF attribute.attidentity <> '' AND NOT (attribute.attinhcount > 0
+				AND current_setting('server_version_num')::integer >= 170000) THEN
+			statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
+				member::regclass, column_name);
+		END IF;
+		statements := statements || (
+			SELECT coalesce(array_agg(format('ALTER SEQUENCE %s OWNED BY NONE', objid::regclass)), '{}')
+			FROM pg_depend
+			WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
+				AND refobjid = member AND refobjsubid = attribute.attnum AND deptype = 'a'
+				AND EXISTS (SELECT FROM pg_class WHERE oid = objid AND relkind = 'S'));
+	END LOOP;
+	IF rewritten THEN
+		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I TYPE bigint',
+			adopted, column_name, column_name);
+	END IF;
+	IF EXISTS (SELECT FROM unnest(tree) AS relid WHERE NOT EXISTS (
+			SELECT FROM pg_attrdef
+				JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+				JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
+			WHERE adrelid = relid AND attname = column_name AND refclassid = 'pg_proc'::regclass
+				AND refobjid IN ((extension_schema || '.snowflake_nextval()')::regprocedure,
+					(extension_schema || '.snowflake_nextval(integer)')::regprocedure))) THEN
+		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s.snowflake_nextval()',
+			adopted, column_name, extension_schema);
+	END IF;
+	statements := statements || coalesce(widening, '{}');
+	IF statements = '{}' THEN
+		RAISE NOTICE 'column % makes snowflake ids already, skipping', label;
+		RETURN;
+	END IF;
+
+	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
+	EXECUTE format('SELECT %s.snowflake_last_before(clock_timestamp() + $1)', extension_schema)
+		INTO bound USING interval '1 second';
+	IF largest > bound THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('column %s has values that are greater than new snowflake ids', label),
+			DETAIL = format('The largest is %s, and a new id is about %s.', largest, bound),
+			HINT = 'Choose a layout with an earlier epoch or more bits below the time, and restart the server.';
+	END IF;
+
+	FOR member, names IN
+		SELECT relid, CASE WHEN relid = ANY (referring) OR rewritten THEN 'locked and rewritten' ELSE 'locked' END
+		FROM (SELECT unnest(tree) UNION SELECT unnest(referring)) AS part (relid)
+		ORDER BY relid
+	LOOP
+		RAISE NOTICE 'table % will be % (%)', member::regclass, names,
+			pg_size_pretty(pg_total_relation_size(member));
+	END LOOP;
+	FOREACH statement IN ARRAY statements LOOP
+		RAISE NOTICE '%', statement;
+	END LOOP;
+	IF dry_run THEN
+		RETURN;
+	END IF;
+	-- before anything is rewritten: can ids be made at all?
+	EXECUTE format('SELECT %s.snowflake_nextval()', extension_schema);
+	FOREACH statement IN ARRAY statements LOOP
+		EXECUTE statement;
+	END LOOP;
+
+	-- The ids of other sessions may be behind ours by a lease of 2 s.  What is
+	-- older than that needs nothing that only the database's owner may do.
+	EXECUTE format('SELECT %s.snowflake_last_before(clock_timestamp() + $1)', extension_schema)
+		INTO bound USING interval '-1 minute';
+	IF largest > bound THEN
+		EXECUTE format('SELECT %s.snowflake_advance($1)', extension_schema) USING largest;
+	END IF;
+END
+$$;
+
+COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean) IS
+'make a serial, identity or plain integer column a bigint whose default is snowflake_nextval(); widen_references: also the columns that refer to it; dry_run: only say what would be done';
 
 --
 -- Layouts

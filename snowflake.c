@@ -28,8 +28,11 @@
 
 #include "compat.h"
 #include "generator.h"
+#include "inspect.h"
 #include "layout.h"
+#include "mask.h"
 #include "settings.h"
+#include "text.h"
 
 PG_MODULE_MAGIC;
 
@@ -38,14 +41,26 @@ extern PGDLLEXPORT void _PG_init(void);
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_support);
 PG_FUNCTION_INFO_V1(snowflake_nextval_tag);
+PG_FUNCTION_INFO_V1(snowflake_reserve);
 PG_FUNCTION_INFO_V1(snowflake_currval);
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_reset_mark);
 PG_FUNCTION_INFO_V1(snowflake_restore_mark);
 PG_FUNCTION_INFO_V1(snowflake_decode);
 PG_FUNCTION_INFO_V1(snowflake_compose);
+PG_FUNCTION_INFO_V1(snowflake_from_timestamp);
+PG_FUNCTION_INFO_V1(snowflake_first_from);
+PG_FUNCTION_INFO_V1(snowflake_last_before);
+PG_FUNCTION_INFO_V1(snowflake_inspect);
+PG_FUNCTION_INFO_V1(snowflake_to_text);
+PG_FUNCTION_INFO_V1(snowflake_from_text);
+PG_FUNCTION_INFO_V1(snowflake_mask);
+PG_FUNCTION_INFO_V1(snowflake_unmask);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_capacity);
+
+/* The most ids that one call of snowflake_reserve() gives. */
+#define MAX_RESERVED	1000000
 
 /* What a call site keeps from one call to the next. */
 typedef struct CallSite
@@ -117,6 +132,22 @@ get_layout(FunctionCallInfo fcinfo, int layout_arg)
 			pfree(old_text);
 	}
 	return &site->layout;
+}
+
+/*
+ * The same for a function that returns a set, where there is no room for what
+ * get_layout() keeps.
+ */
+static Layout *
+copy_layout(FunctionCallInfo fcinfo, int layout_arg, MemoryContext context)
+{
+	Layout	   *layout = MemoryContextAlloc(context, sizeof(Layout));
+
+	if (PG_NARGS() > layout_arg)
+		parse_layout(PG_GETARG_TEXT_PP(layout_arg), layout);
+	else
+		*layout = *GeneratorLayout();
+	return layout;
 }
 
 static TupleDesc
@@ -237,6 +268,51 @@ snowflake_nextval_tag(PG_FUNCTION_ARGS)
 								  fcinfo->flinfo->fn_oid));
 }
 
+/* reserve(count int): blocks of consecutive ids */
+Datum
+snowflake_reserve(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *funcctx;
+	int		   *left;
+	int64		first;
+	int64		last;
+	Datum		values[2];
+	bool		nulls[2] = {false};
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		int32		count = PG_GETARG_INT32(0);
+		MemoryContext oldcontext;
+		TupleDesc	tupdesc;
+
+		if (count < 1 || count > MAX_RESERVED)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("number of snowflake ids is out of range: %d", count),
+					 errdetail("One call reserves 1 to %d ids.", MAX_RESERVED)));
+
+		funcctx = SRF_FIRSTCALL_INIT();
+		oldcontext = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
+		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		funcctx->tuple_desc = BlessTupleDesc(tupdesc);
+		funcctx->user_fctx = left = palloc(sizeof(int));
+		*left = count;
+		MemoryContextSwitchTo(oldcontext);
+	}
+	funcctx = SRF_PERCALL_SETUP();
+	left = (int *) funcctx->user_fctx;
+
+	if (*left == 0)
+		SRF_RETURN_DONE(funcctx);
+	*left -= GeneratorReserve(*left, &first, &last, fcinfo->flinfo->fn_oid);
+	values[0] = Int64GetDatum(first);
+	values[1] = Int64GetDatum(last);
+	SRF_RETURN_NEXT(funcctx,
+					HeapTupleGetDatum(heap_form_tuple(funcctx->tuple_desc,
+													  values, nulls)));
+}
+
 Datum
 snowflake_currval(PG_FUNCTION_ARGS)
 {
@@ -318,6 +394,25 @@ FIELD_FUNCTION(snowflake_lane, FIELD_LANE)
 FIELD_FUNCTION(snowflake_sequence, FIELD_SEQUENCE)
 FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
 
+/* The tick of an instant, which must be one of the layout. */
+static int64
+instant_to_tick(const Layout *layout, TimestampTz instant)
+{
+	int64		tick;
+
+	if (!LayoutTimeToTick(layout, instant, &tick))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
+						timestamptz_to_str(instant)),
+		/* the function has one buffer for all of its results */
+				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
+						   LayoutToText(layout),
+						   pstrdup(timestamptz_to_str(layout->epoch)),
+						   pstrdup(timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))))));
+	return tick;
+}
+
 /*
  * compose(generated_at timestamptz, datacenter_id, worker_id, timeline, lane,
  * sequence, tag int [, layout text])
@@ -330,8 +425,6 @@ Datum
 snowflake_compose(PG_FUNCTION_ARGS)
 {
 	const Layout *layout;
-	TimestampTz generated_at;
-	int64		tick;
 	int64		id;
 
 	if (PG_ARGISNULL(FIELD_TIME) ||
@@ -339,18 +432,8 @@ snowflake_compose(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	layout = get_layout(fcinfo, LAYOUT_NUM_FIELDS);
 
-	generated_at = PG_GETARG_TIMESTAMPTZ(FIELD_TIME);
-	if (!LayoutTimeToTick(layout, generated_at, &tick))
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
-						timestamptz_to_str(generated_at)),
-		/* the function has one buffer for all of its results */
-				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
-						   LayoutToText(layout),
-						   pstrdup(timestamptz_to_str(layout->epoch)),
-						   pstrdup(timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))))));
-	id = LayoutPut(layout, FIELD_TIME, tick);
+	id = LayoutPut(layout, FIELD_TIME,
+				   instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(FIELD_TIME)));
 
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
 	{
@@ -365,6 +448,139 @@ snowflake_compose(PG_FUNCTION_ARGS)
 			PG_RETURN_NULL();
 	}
 	PG_RETURN_INT64(id);
+}
+
+/* from_timestamp(instant timestamptz [, layout text]) */
+Datum
+snowflake_from_timestamp(PG_FUNCTION_ARGS)
+{
+	const Layout *layout = get_layout(fcinfo, 1);
+
+	PG_RETURN_INT64(LayoutPut(layout, FIELD_TIME,
+							  instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(0))));
+}
+
+/* The largest id before the tick of any instant, or -1. */
+static int64
+last_before(const Layout *layout, TimestampTz instant)
+{
+	int64		tick;
+
+	if (instant < layout->epoch)
+		return -1;
+	if (!LayoutTimeToTick(layout, instant, &tick))
+		return LayoutLargestId(layout);
+	return LayoutPut(layout, FIELD_TIME, tick) - 1;
+}
+
+/* last_before(instant timestamptz [, layout text]) */
+Datum
+snowflake_last_before(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(last_before(get_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0)));
+}
+
+/* first_from(instant timestamptz [, layout text]) */
+Datum
+snowflake_first_from(PG_FUNCTION_ARGS)
+{
+	int64		last = last_before(get_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0));
+
+	/* above the last id of 63 bits there is no bigint */
+	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);
+}
+
+/* inspect(id bigint [, layout text]): a picture, line by line */
+Datum
+snowflake_inspect(PG_FUNCTION_ARGS)
+{
+	FuncCallContext *funcctx;
+	int64		id = PG_GETARG_INT64(0);
+	Layout	   *layout;
+	Datum		line;
+
+	if (SRF_IS_FIRSTCALL())
+	{
+		funcctx = SRF_FIRSTCALL_INIT();
+		funcctx->user_fctx = copy_layout(fcinfo, 1, funcctx->multi_call_memory_ctx);
+		LayoutCheckId((Layout *) funcctx->user_fctx, id);
+	}
+	funcctx = SRF_PERCALL_SETUP();
+	layout = (Layout *) funcctx->user_fctx;
+
+	if (funcctx->call_cntr >= layout->num_fields + 2)
+		SRF_RETURN_DONE(funcctx);
+	/* the macro counts before it looks at the result */
+	line = CStringGetTextDatum(InspectLine(layout, id, funcctx->call_cntr));
+	SRF_RETURN_NEXT(funcctx, line);
+}
+
+/* An id of any layout. */
+static int64
+get_any_id(FunctionCallInfo fcinfo, int arg)
+{
+	int64		id = PG_GETARG_INT64(arg);
+
+	if (id < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("bigint " INT64_FORMAT " is not a snowflake id", id),
+				 errdetail("Ids are not negative.")));
+	return id;
+}
+
+/* to_text(id bigint, encoding text) */
+Datum
+snowflake_to_text(PG_FUNCTION_ARGS)
+{
+	int64		id = get_any_id(fcinfo, 0);
+
+	PG_RETURN_TEXT_P(cstring_to_text(TextFromId(id, text_to_cstring(PG_GETARG_TEXT_PP(1)))));
+}
+
+/* from_text(id text, encoding text) */
+Datum
+snowflake_from_text(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(TextToId(text_to_cstring(PG_GETARG_TEXT_PP(0)),
+							 text_to_cstring(PG_GETARG_TEXT_PP(1))));
+}
+
+/* The bytes of a text, or of a bytea. */
+static MaskBytes
+get_bytes(FunctionCallInfo fcinfo, int arg)
+{
+	struct varlena *value = PG_GETARG_VARLENA_PP(arg);
+
+	return (MaskBytes) {(const uint8 *) VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+}
+
+static MaskBytes
+get_key(FunctionCallInfo fcinfo, int arg)
+{
+	MaskBytes	key = get_bytes(fcinfo, arg);
+
+	if (key.length == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("key for masking snowflake ids must not be empty")));
+	return key;
+}
+
+/* mask(id bigint, key text or bytea, tweak text) */
+Datum
+snowflake_mask(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(MaskId(get_any_id(fcinfo, 0), get_key(fcinfo, 1),
+						   get_bytes(fcinfo, 2)));
+}
+
+/* unmask(masked bigint, key text or bytea, tweak text) */
+Datum
+snowflake_unmask(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(UnmaskId(get_any_id(fcinfo, 0), get_key(fcinfo, 1),
+							 get_bytes(fcinfo, 2)));
 }
 
 /* layout([layout text]): a row for each field, the most significant first */
@@ -388,13 +604,8 @@ snowflake_layout(PG_FUNCTION_ARGS)
 			elog(ERROR, "return type must be a row type");
 		funcctx->tuple_desc = BlessTupleDesc(tupdesc);
 
-		/* funcctx takes the place of what get_layout() keeps */
-		funcctx->user_fctx = layout = palloc(sizeof(Layout));
-		if (PG_NARGS() > 0)
-			parse_layout(PG_GETARG_TEXT_PP(0), layout);
-		else
-			*layout = *GeneratorLayout();
 		MemoryContextSwitchTo(oldcontext);
+		funcctx->user_fctx = copy_layout(fcinfo, 0, funcctx->multi_call_memory_ctx);
 	}
 	funcctx = SRF_PERCALL_SETUP();
 	layout = (Layout *) funcctx->user_fctx;

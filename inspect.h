@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * inspect.h
+ *	  A picture of an id.
+ *
+ * snowflake/inspect.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_INSPECT_H
+#define SNOWFLAKE_INSPECT_H
+
+#include "layout.h"
+
+extern char *InspectLine(const Layout *layout, int64 id, int line);
+
+#endif							/* SNOWFLAKE_INSPECT_H */

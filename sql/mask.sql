@@ -1,0 +1,73 @@
+\set SHOW_CONTEXT never
+
+-- These answers never change: masked ids are kept outside
+SELECT id, snowflake_mask(id, 'secret') AS text_key, snowflake_mask(id, '\x00ff'::bytea) AS bytea_key,
+	snowflake_mask(id, 'secret', 'orders') AS with_tweak
+FROM unnest(ARRAY[0, 1, 117426025905842031, 9223372036854775807]) AS id;
+
+-- The same by the definition, with the hash of a key that is one block long:
+-- HMAC is sha256(outer || sha256(inner || message))
+CREATE FUNCTION hash_half(key bytea, tweak text, round int, half bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+	SELECT ('x' || encode(substr(sha256(outer_pad || sha256(inner_pad || set_byte('\x00', 0, round) ||
+		decode(lpad(to_hex(half), 8, '0'), 'hex') || convert_to(tweak, 'UTF8'))), 1, 4), 'hex'))::bit(32)::bigint
+	FROM (SELECT string_agg(set_byte('\x00', 0, byte # 92), '' ORDER BY i) AS outer_pad, string_agg(set_byte('\x00', 0, byte # 54), '' ORDER BY i) AS inner_pad
+		FROM generate_series(0, 63) AS i, LATERAL (SELECT CASE WHEN i < length(key) THEN get_byte(key, i) ELSE 0 END AS byte) AS b) AS pads
+$$;
+CREATE FUNCTION mask_by_definition(id bigint, key bytea, tweak text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
+DECLARE
+	l bigint := id >> 32;
+	r bigint := id & 4294967295;
+	swap bigint;
+BEGIN
+	LOOP
+		FOR round IN 0 .. 9 LOOP
+			swap := l # hash_half(key, tweak, round, r);
+			l := r;
+			r := swap;
+		END LOOP;
+		EXIT WHEN l < 2147483648;
+	END LOOP;
+	RETURN l << 32 | r;
+END $$;
+SELECT count(*) AS wrong FROM (SELECT (random() * 9e18)::bigint AS id, sha256(i::text::bytea) AS key, repeat('t', i % 4) AS tweak FROM generate_series(1, 30) AS i) AS s
+WHERE snowflake_mask(id, key, tweak) <> mask_by_definition(id, key, tweak);
+DROP FUNCTION mask_by_definition, hash_half;
+
+-- A permutation: what is masked is read back, and no two are the same
+CREATE TABLE samples AS
+SELECT id, snowflake_mask(id, 'k') AS masked FROM (
+	SELECT i AS id FROM generate_series(0, 2999) AS i
+	UNION SELECT 117426025905842031 + i FROM generate_series(0, 2999) AS i
+	UNION SELECT (random() * 9e18)::bigint FROM generate_series(1, 2000)
+	UNION SELECT 9223372036854775807) AS s;
+SELECT count(DISTINCT masked) = count(*) AS distinct, min(masked) >= 0 AS not_negative,
+	count(*) FILTER (WHERE snowflake_unmask(masked, 'k') <> id) AS not_read_back,
+	count(*) FILTER (WHERE snowflake_mask(snowflake_unmask(id, 'k'), 'k') <> id) AS not_onto,
+	count(*) FILTER (WHERE masked = id) AS unchanged
+FROM samples;
+-- neighbours tell nothing: order and volume are gone
+SELECT round(corr(id, masked)::numeric, 1) AS correlation, round(avg(masked) / 9223372036854775807, 1) AS mean FROM samples WHERE id < 3000;
+DROP TABLE samples;
+
+-- Avalanche: a bit of the id, the key or the tweak changes half of the bits
+CREATE FUNCTION changed_bits(a bigint, b bigint) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT length(replace((a # b)::bit(64)::text, '0', '')) $$;
+SELECT round(avg(bits) / 31.5, 1) AS id, min(bits) > 5 AS at_least, max(bits) < 58 AS at_most
+FROM (SELECT changed_bits(snowflake_mask(id, 'k'), snowflake_mask(id # (1::bigint << bit), 'k')) AS bits
+	FROM (SELECT (random() * 9e18)::bigint AS id FROM generate_series(1, 30)) AS s, generate_series(0, 62) AS bit) AS flipped;
+SELECT round(avg(changed_bits(masked, snowflake_mask(id, 'j'))) / 31.5, 1) AS key,
+	round(avg(changed_bits(masked, snowflake_mask(id, 'k', 't'))) / 31.5, 1) AS tweak,
+	round(avg(changed_bits(snowflake_mask(id, 'k', 'u'), snowflake_mask(id, 'k', 't'))) / 31.5, 1) AS other_tweak
+FROM (SELECT id, snowflake_mask(id, 'k') AS masked FROM (SELECT (random() * 9e18)::bigint AS id FROM generate_series(1, 1000)) AS s) AS m;
+DROP FUNCTION changed_bits;
+
+-- A key of any kind; one that is wrong gives another id
+SELECT snowflake_mask(1, 'secret') = snowflake_mask(1, 'secret'::bytea) AS same_bytes,
+	snowflake_mask(1, 'secret', '') = snowflake_mask(1, 'secret') AS no_tweak,
+	snowflake_unmask(snowflake_mask(1, 'secret'), 'Secret') <> 1 AS wrong_key,
+	snowflake_unmask(snowflake_mask(1, 'secret', 'a'), 'secret', 'b') <> 1 AS wrong_tweak,
+	snowflake_unmask(snowflake_mask(1, repeat('long', 1000)), repeat('long', 1000)) AS long_key;
+SELECT snowflake_mask(NULL, 'k') IS NULL AND snowflake_mask(1, NULL::text) IS NULL AND snowflake_mask(1, 'k', NULL) IS NULL AND snowflake_unmask(NULL, 'k') IS NULL AS strict;
+SELECT snowflake_mask(1, '');
+SELECT snowflake_unmask(1, ''::bytea);
+SELECT snowflake_mask(-1, 'k');
+SELECT snowflake_unmask(-1, 'k');

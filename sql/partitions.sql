@@ -1,0 +1,122 @@
+\set SHOW_CONTEXT never
+SET TimeZone = 'UTC';
+SET DateStyle = 'ISO';
+
+CREATE TABLE events (id bigint DEFAULT snowflake_nextval(), kind text NOT NULL DEFAULT 'none' CHECK (kind <> ''), PRIMARY KEY (id))
+PARTITION BY RANGE (id);
+COMMENT ON COLUMN events.kind IS 'of what kind';
+
+-- Months, from the one that the lower bound is in to the one that the upper
+-- bound is in or ends
+SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-10-15', '2027-01-01');
+SELECT * FROM snowflake_partitions('events');
+-- what exists is skipped, for the same bounds and for others
+SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-10-15', '2027-01-01');
+SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-12-31', '2027-01-01 00:00:01');
+-- also what is within a longer one
+SELECT * FROM snowflake_create_partitions('events', '1 day', '2027-01-30', '2027-02-03');
+-- no gaps, no overlaps; ids go where they should
+SELECT bool_and(first_id = before + 1) AS seamless FROM (SELECT first_id, lag(last_id) OVER (ORDER BY first_id) AS before FROM snowflake_partitions('events')) AS p WHERE before IS NOT NULL;
+INSERT INTO events SELECT snowflake_compose(instant) FROM unnest(ARRAY['2026-10-01', '2026-10-31 23:59:59.999', '2026-11-01', '2027-01-31 23:59:59.999', '2027-02-01']::timestamptz[]) AS instant;
+SELECT tableoid::regclass, snowflake_timestamp(id) FROM events ORDER BY id;
+-- a partition is like its table
+SELECT column_name, column_default, is_nullable FROM information_schema.columns WHERE table_name = 'events_p20261001' ORDER BY ordinal_position;
+SELECT conname, contype FROM pg_constraint WHERE conrelid = 'events_p20261001'::regclass AND contype <> 'n' ORDER BY conname;
+
+-- Those that are over, for dropping
+SELECT * FROM snowflake_partitions_before('events', '2026-12-01');
+SELECT * FROM snowflake_partitions_before('events', '2026-11-30 23:59:59.999');
+SELECT count(*) FROM snowflake_partitions_before('events', '-infinity');
+SELECT count(*) FROM snowflake_partitions_before('events', 'infinity');
+DO $$
+DECLARE
+	old regclass;
+BEGIN
+	FOR old IN SELECT * FROM snowflake_partitions_before('events', '2026-12-01') LOOP
+		EXECUTE format('DROP TABLE %s', old);
+	END LOOP;
+END $$;
+SELECT count(*) FROM events;
+
+-- Beside partitions of other kinds
+CREATE TABLE events_old PARTITION OF events FOR VALUES FROM (MINVALUE) TO (0);
+CREATE TABLE events_other PARTITION OF events DEFAULT;
+SELECT * FROM snowflake_partitions('events') LIMIT 2;
+SELECT * FROM snowflake_partitions_before('events', '2026-01-01');
+SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-11-30', '2027-01-01');
+DROP TABLE events;
+
+-- In a time zone: days of 23 and 25 hours, midnights that do not exist or come
+-- twice, and no hole in between
+CREATE TABLE days (id bigint) PARTITION BY RANGE (id);
+SELECT * FROM snowflake_create_partitions('days', '1 day', '2026-03-28 12:00Z', '2026-03-30Z', 'Europe/Berlin');
+SELECT * FROM snowflake_create_partitions('days', '1 day', '2026-10-24 12:00Z', '2026-10-26Z', 'Europe/Berlin');
+SELECT partition, upper_bound - lower_bound AS length FROM snowflake_partitions('days');
+SELECT * FROM snowflake_create_partitions('days', '6 hours', '2026-12-01 06:30Z', '2026-12-01 18:00Z', 'Asia/Kolkata');
+SELECT partition, lower_bound FROM snowflake_partitions('days') WHERE lower_bound > '2026-12-01Z';
+-- weeks begin on a Monday
+SELECT * FROM snowflake_create_partitions('days', '7 days', '2027-06-02', '2027-06-08');
+SELECT partition, extract(isodow FROM lower_bound) AS weekday FROM snowflake_partitions('days') WHERE lower_bound > '2027-01-01Z';
+DROP TABLE days;
+CREATE FUNCTION holes(step interval, zone text, OUT enough boolean, OUT holes bigint, OUT uncovered boolean, OUT again bigint)
+LANGUAGE plpgsql AS $$
+BEGIN
+	CREATE TABLE zoned (id bigint) PARTITION BY RANGE (id);
+	enough := (SELECT count(*) >= floor(269 * 86400 / extract(epoch FROM step)) FROM snowflake_create_partitions('zoned', step, '2028-02-25 13:14:15', '2028-11-20', zone));
+	again := (SELECT count(*) FROM generate_series('2028-02-25 13:14:15Z'::timestamptz, '2028-11-19Z', '7 days 5 hours') AS t, snowflake_create_partitions('zoned', step, t, t + '1 s', zone));
+	SELECT count(*) FILTER (WHERE first_id <> before + 1), min(lower_bound) > '2028-02-25 13:14:15Z' OR max(upper_bound) < '2028-11-20Z' INTO holes, uncovered
+	FROM (SELECT *, lag(last_id) OVER (ORDER BY first_id) AS before FROM snowflake_partitions('zoned')) AS p;
+	DROP TABLE zoned;
+END $$;
+SELECT zone, step, h.* FROM unnest(ARRAY['UTC', 'America/Havana', 'Africa/Cairo', 'Asia/Beirut', 'Australia/Lord_Howe', 'America/Nuuk']) AS zone,
+	unnest(ARRAY['1 day', '1 month', '7 days', '36 hours', '3 months']::interval[]) AS step, holes(step, zone) AS h ORDER BY zone, step;
+DROP FUNCTION holes;
+
+-- Another layout, whose last partition has no end
+CREATE TABLE tweets (id bigint) PARTITION BY RANGE (id);
+SELECT * FROM snowflake_create_partitions('tweets', '10 years', '2079-01-01', '2080-07-01', layout => 'twitter');
+SELECT * FROM snowflake_partitions('tweets', 'twitter');
+INSERT INTO tweets VALUES (9223372036854775807);
+SELECT * FROM snowflake_partitions_before('tweets', '2080-01-01', 'twitter');
+DROP TABLE tweets;
+
+-- Names: quoted, cut to what a name may have, and in the table's schema
+CREATE SCHEMA "odd schema";
+SELECT format('CREATE TABLE "odd schema".%I (id bigint) PARTITION BY RANGE (id)', 'Täble "' || repeat('ü', 26)) \gexec
+SELECT oid::regclass AS odd FROM pg_class WHERE relname LIKE 'Täble%' AND relkind = 'p' \gset
+SELECT * FROM snowflake_create_partitions(:'odd', '1 day', '2026-11-21', '2026-11-22');
+DROP SCHEMA "odd schema" CASCADE;
+-- our functions are found wherever the extension is, and nobody else's
+CREATE SCHEMA elsewhere;
+ALTER EXTENSION snowflake SET SCHEMA elsewhere;
+CREATE TABLE days (id bigint) PARTITION BY RANGE (id);
+SELECT * FROM elsewhere.snowflake_create_partitions('days', '1 day', '2026-11-21', '2026-11-22');
+SELECT * FROM elsewhere.snowflake_partitions('days');
+ALTER EXTENSION snowflake SET SCHEMA public;
+DROP SCHEMA elsewhere;
+
+-- Errors
+CREATE TABLE plain (id bigint);
+CREATE TABLE listed (id bigint) PARTITION BY LIST (id);
+CREATE TABLE double (a bigint, b bigint) PARTITION BY RANGE (a, b);
+CREATE TABLE narrow (id int) PARTITION BY RANGE (id);
+SELECT snowflake_create_partitions(t, '1 day', '2026-11-21', '2026-11-22') FROM unnest(ARRAY['plain']::regclass[]) AS t;
+\set VERBOSITY sqlstate
+SELECT snowflake_create_partitions('listed', '1 day', '2026-11-21', '2026-11-22');
+SELECT snowflake_create_partitions('double', '1 day', '2026-11-21', '2026-11-22');
+SELECT snowflake_create_partitions('narrow', '1 day', '2026-11-21', '2026-11-22');
+SELECT snowflake_create_partitions('days', '1 day', '2026-11-22', '2026-11-22');
+SELECT snowflake_create_partitions('days', '1 day', '2026-11-22', 'infinity');
+SELECT snowflake_create_partitions('days', '1 day', '2025-11-22', '2026-11-22');
+SELECT snowflake_create_partitions('days', '1 day', '2026-11-22', '2026-11-24', 'Nowhere');
+SELECT snowflake_create_partitions('days', '1 day', NULL, '2026-11-24');
+SELECT snowflake_create_partitions('days', '1 month', '2026-11-01', '2026-11-24');
+\set VERBOSITY default
+SELECT snowflake_create_partitions('days', step, '2026-11-21', '2026-11-22') FROM unnest(ARRAY['1 day 1 hour']::interval[]) AS step;
+\set VERBOSITY sqlstate
+SELECT snowflake_create_partitions('days', '0', '2026-11-21', '2026-11-22');
+SELECT snowflake_create_partitions('days', '-1 day', '2026-11-21', '2026-11-22');
+SELECT snowflake_create_partitions('days', '0.5 s', '2026-11-21', '2026-11-22');
+SELECT count(*) FROM snowflake_partitions('days');
+SELECT count(*) FROM snowflake_partitions('plain');
+DROP TABLE days, plain, listed, double, narrow;

@@ -1,0 +1,156 @@
+/*-------------------------------------------------------------------------
+ *
+ * text.c
+ *	  Ids as text: shorter than in decimal digits, and of a fixed width.
+ *
+ * An id is written as a number in some base, padded with zeros to the width
+ * that the largest bigint needs.  The digits of all encodings are in ASCII
+ * order, so under the collation "C" the texts sort as the ids do.
+ *
+ * What is read may be shorter, as other programs leave out leading zeros.
+ *
+ * snowflake/text.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/int.h"
+#include "lib/stringinfo.h"
+#include "mb/pg_wchar.h"
+
+#include "text.h"
+
+/* Enough for any text that can be an id; longer ones are cut in messages. */
+#define SHOWN_LENGTH	40
+
+typedef struct Encoding
+{
+	const char *name;
+	const char *digits;
+	int			width;			/* digits that the largest bigint takes */
+	bool		one_case;		/* upper and lower case are the same digit */
+	/* characters that are read as digits, each before the digit that it is */
+	const char *aliases;
+	const char *ignored;		/* characters that are not read at all */
+} Encoding;
+
+static const Encoding encodings[] =
+{
+	/* Crockford's, https://www.crockford.com/base32.html */
+	{"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 13, true, "O0I1L1", "-"},
+	{"base36", "0123456789abcdefghijklmnopqrstuvwxyz", 13, true, "", ""},
+	/* Bitcoin's: without 0, O, I and l */
+	{"base58", "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz", 11, false, "", ""},
+	{"base62", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 11, false, "", ""},
+	{"hex", "0123456789abcdef", 16, true, "", ""},
+};
+
+static const Encoding *
+find_encoding(const char *name)
+{
+	StringInfoData names;
+
+	for (int i = 0; i < lengthof(encodings); i++)
+	{
+		if (pg_strcasecmp(encodings[i].name, name) == 0)
+			return &encodings[i];
+	}
+
+	initStringInfo(&names);
+	for (int i = 0; i < lengthof(encodings); i++)
+		appendStringInfo(&names, "%s%s", i == 0 ? "" : ", ", encodings[i].name);
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("unrecognized encoding of snowflake ids: \"%s\"", name),
+			 errhint("Available encodings: %s.", names.data)));
+	return NULL;				/* keep compiler quiet */
+}
+
+/* The id must not be negative. */
+char *
+TextFromId(int64 id, const char *encoding_name)
+{
+	const Encoding *encoding = find_encoding(encoding_name);
+	int			base = strlen(encoding->digits);
+	char	   *text = palloc(encoding->width + 1);
+
+	text[encoding->width] = '\0';
+	for (int i = encoding->width - 1; i >= 0; i--)
+	{
+		text[i] = encoding->digits[id % base];
+		id /= base;
+	}
+	return text;
+}
+
+/* The value of a digit, or -1. */
+static int
+digit_value(const Encoding *encoding, char c)
+{
+	const char *digit;
+
+	if (c == '\0')
+		return -1;
+	for (const char *alias = encoding->aliases; *alias != '\0'; alias += 2)
+	{
+		if (pg_ascii_toupper((unsigned char) c) == alias[0])
+			c = alias[1];
+	}
+	digit = strchr(encoding->digits, c);
+	if (digit == NULL && encoding->one_case)
+		digit = strchr(encoding->digits, pg_ascii_toupper((unsigned char) c));
+	if (digit == NULL && encoding->one_case)
+		digit = strchr(encoding->digits, pg_ascii_tolower((unsigned char) c));
+	return digit == NULL ? -1 : digit - encoding->digits;
+}
+
+/* Say that a text is no id of the encoding. */
+static void
+invalid_text(const char *text, const Encoding *encoding, int code, char *detail)
+{
+	int			length = strlen(text);
+	int			shown = pg_mbcliplen(text, length, SHOWN_LENGTH);
+
+	ereport(ERROR,
+			(errcode(code),
+			 errmsg("invalid snowflake id in %s: \"%.*s%s\"",
+					encoding->name, shown, text, shown < length ? "..." : ""),
+			 errdetail_internal("%s", detail)));
+}
+
+int64
+TextToId(const char *text, const char *encoding_name)
+{
+	const Encoding *encoding = find_encoding(encoding_name);
+	int			base = strlen(encoding->digits);
+	int			num_digits = 0;
+	int			position = 0;
+	int64		id = 0;
+
+	for (const char *c = text; *c != '\0'; c += pg_mblen(c))
+	{
+		int			value = digit_value(encoding, *c);
+
+		position++;
+		if (strchr(encoding->ignored, *c) != NULL)
+			continue;
+		if (value < 0)
+			invalid_text(text, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+						 psprintf(_("The character \"%.*s\" at position %d is none of %s."),
+								  pg_mblen(c), c, position, encoding->digits));
+		if (++num_digits > encoding->width)
+			invalid_text(text, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+						 psprintf(_("It has at most %d digits, and goes on at position %d."),
+								  encoding->width, position));
+		if (pg_mul_s64_overflow(id, base, &id) ||
+			pg_add_s64_overflow(id, value, &id))
+			invalid_text(text, encoding, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+						 psprintf(_("The value up to position %d is out of range for type %s."),
+								  position, "bigint"));
+	}
+	if (num_digits == 0)
+		invalid_text(text, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+					 _("It has no digits."));
+	return id;
+}
