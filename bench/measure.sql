@@ -6,6 +6,8 @@
 CREATE EXTENSION snowflake;
 CREATE SEQUENCE cache_1;
 CREATE SEQUENCE cache_1000 CACHE 1000;
+-- blocks of 1000 by hand: each value is the first of one
+CREATE SEQUENCE step_1000 INCREMENT 1000;
 
 CREATE TABLE figure (
 	number integer GENERATED ALWAYS AS IDENTITY,
@@ -78,6 +80,9 @@ BEGIN
 		calls || uuids, rounds, ids);
 	CALL measure_query('long statement (ns)',
 		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls, rounds, long_ids);
+	CALL measure_query('masking (ns)',
+		'SELECT count(%s) FROM generate_series(1, %s) AS i',
+		ARRAY['snowflake_mask(i, ''key'')', 'sha256(int8send(i))'], rounds, ids / 20);
 END
 $$;
 
