@@ -1214,13 +1214,14 @@ GeneratorNext(int64 tag_bits, Oid function)
 
 /*
  * Make consecutive ids, as many as are wanted or as the lane has left in its
- * tick.  Returns their number.
+ * tick.  Returns their number.  A caller who goes on until it has all of them
+ * has one "wait_start" for them, 0 at first, and may wait once for them all.
  */
 int
-GeneratorReserve(int count, int64 *first, int64 *last, Oid function)
+GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start,
+				 Oid function)
 {
 	const Layout *layout = GeneratorLayout();
-	int64		wait_start = 0;
 	int			taken;
 
 	if (layout->order[layout->num_fields - 1] != FIELD_SEQUENCE)
@@ -1233,7 +1234,7 @@ GeneratorReserve(int count, int64 *first, int64 *last, Oid function)
 
 	do
 	{
-		open_window(GetCurrentTimestamp(), &wait_start, function);
+		open_window(GetCurrentTimestamp(), wait_start, function);
 		taken = take_block(count);
 	} while (taken == 0);
 	*last = last_id;

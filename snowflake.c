@@ -268,14 +268,45 @@ snowflake_nextval_tag(PG_FUNCTION_ARGS)
 								  fcinfo->flinfo->fn_oid));
 }
 
+/* What snowflake_reserve() returns. */
+typedef struct Block
+{
+	int64		first_id;
+	int64		last_id;
+} Block;
+
+/* Reserve so many ids.  Returns the number of blocks. */
+static int
+reserve_blocks(int count, Block **blocks, Oid function)
+{
+	int			num_blocks = 0;
+	int			max_blocks = 16;
+	int64		wait_start = 0;
+
+	*blocks = palloc(max_blocks * sizeof(Block));
+	while (count > 0)
+	{
+		Block	   *block;
+
+		CHECK_FOR_INTERRUPTS();
+		if (num_blocks == max_blocks)
+		{
+			max_blocks *= 2;
+			*blocks = repalloc(*blocks, max_blocks * sizeof(Block));
+		}
+		block = &(*blocks)[num_blocks++];
+		count -= GeneratorReserve(count, &block->first_id, &block->last_id,
+								  &wait_start, function);
+	}
+	return num_blocks;
+}
+
 /* reserve(count int): blocks of consecutive ids */
 Datum
 snowflake_reserve(PG_FUNCTION_ARGS)
 {
 	FuncCallContext *funcctx;
-	int		   *left;
-	int64		first;
-	int64		last;
+	Block	   *block;
 	Datum		values[2];
 	bool		nulls[2] = {false};
 
@@ -296,18 +327,17 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 			elog(ERROR, "return type must be a row type");
 		funcctx->tuple_desc = BlessTupleDesc(tupdesc);
-		funcctx->user_fctx = left = palloc(sizeof(int));
-		*left = count;
+		funcctx->max_calls = reserve_blocks(count, &block, fcinfo->flinfo->fn_oid);
+		funcctx->user_fctx = block;
 		MemoryContextSwitchTo(oldcontext);
 	}
 	funcctx = SRF_PERCALL_SETUP();
-	left = (int *) funcctx->user_fctx;
 
-	if (*left == 0)
+	if (funcctx->call_cntr >= funcctx->max_calls)
 		SRF_RETURN_DONE(funcctx);
-	*left -= GeneratorReserve(*left, &first, &last, fcinfo->flinfo->fn_oid);
-	values[0] = Int64GetDatum(first);
-	values[1] = Int64GetDatum(last);
+	block = &((Block *) funcctx->user_fctx)[funcctx->call_cntr];
+	values[0] = Int64GetDatum(block->first_id);
+	values[1] = Int64GetDatum(block->last_id);
 	SRF_RETURN_NEXT(funcctx,
 					HeapTupleGetDatum(heap_form_tuple(funcctx->tuple_desc,
 													  values, nulls)));

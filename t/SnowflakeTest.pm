@@ -83,6 +83,8 @@ our %mutants = (
 	],
 	'forgets who has made ids' => [
 		[ 'generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
+	'takes one id of a block' => [ [ 'generator.c', '&old, last)', '&old, first)' ] ],
+	'masks 15 bits' => [ [ 'mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
 	'forgets what was dropped' => [
 		[ 'generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
 );

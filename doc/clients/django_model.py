@@ -1,0 +1,18 @@
+# Django: an automatic key with another default.  Foreign keys to it are bigint.
+import os, django
+from django.conf import settings
+from django.db import connection, models
+
+class SnowflakeField(models.BigAutoField):
+    def db_type(self, connection):
+        return "bigint DEFAULT snowflake_nextval()"
+
+settings.configure(DATABASES={"default": {
+    "ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}})
+django.setup()
+Order = type("Order", (models.Model,), {
+    "__module__": "shop", "Meta": type("Meta", (), {"app_label": "shop", "db_table": "orders"}),
+    "id": SnowflakeField(primary_key=True), "item": models.TextField()})
+with connection.schema_editor() as editor:    # what a migration does
+    editor.create_model(Order)
+print(Order.objects.create(item="tea").id)

@@ -1,0 +1,87 @@
+# Blocks of ids: nobody else gets an id of a block, across sessions, ids made
+# one by one, and a crash after which the same seconds are lived again.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+# What blocks of all sizes hold, id by id.
+my $blocks = <<'EOC';
+SELECT generate_series(first_id, last_id) FROM snowflake_reserve(1 + (random() * 3000)::integer);
+SELECT generate_series(first_id, last_id) FROM generate_series(1, 20) AS i, snowflake_reserve(i % 4 + 1);
+EOC
+
+# Returns the number of ids, of duplicates, and the errors.
+sub hunt
+{
+	my ($node) = @_;
+	my (@all, %errors);
+	my $began = time;
+
+	foreach my $round (1 .. 2)
+	{
+		my @collectors = (
+			start_collectors($node, 4, sql => $blocks),
+			start_collectors($node, 2));
+		sleep 1.5;
+		$node->stop('immediate');
+		start_with_clock($node, $began - time);
+		my $seen = stop_collectors(@collectors);
+		$errors{$_}++ foreach keys %$seen;
+		push @all, @collectors;
+	}
+	my ($ids, $duplicates) = count_duplicates(@all);
+	note("$ids ids, $duplicates duplicates");
+	return ($ids, $duplicates, \%errors);
+}
+
+my @settings = (clock => 1, 'snowflake.layout' => 'snowflake lane:1');
+my $node = new_server('product', @settings);
+my ($ids, $duplicates, $errors) = hunt($node);
+is($duplicates, 0, 'no id was made twice');
+cmp_ok($ids, '>', 100_000, 'many were made');
+is(join(' ', %$errors), '', 'no errors');
+$node->stop;
+
+if (with_mutants())
+{
+	$node = new_server('mutant', @settings, mutant => 'takes one id of a block');
+	($ids, $duplicates) = hunt($node);
+	cmp_ok($duplicates, '>', 0, 'mutant that takes one id of a block: duplicates are found');
+	$node->stop('immediate');
+}
+
+# 16 ids in a millisecond: what one call may have is bounded by max_ahead
+$node = new_server('narrow',
+	'snowflake.layout' => 'time:40 worker:5 sequence:4',
+	'snowflake.max_wait' => '100ms');
+is($node->safe_psql('postgres', 'SELECT sum(last_id - first_id + 1), count(*) BETWEEN 1250 AND 1260 FROM snowflake_reserve(20000)'),
+	'20000|t', 'a block has what a tick has');
+my ($code, $message) = sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(1000000)');
+is($code, 'SF001', 'not more than max_ahead allows');
+$node->append_conf('postgresql.conf', "snowflake.max_wait = '1h'");
+$node->reload;
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+$session->query("SET snowflake.max_wait = '1h'; SET statement_timeout = '1s'; SELECT count(*) FROM snowflake_reserve(1000000);");
+like($session->{stderr}, qr/canceling statement due to statement timeout/, 'a call that waits for the clock can be cancelled');
+$session->quit;
+$node->stop;
+
+# the layout must have consecutive ids
+foreach my $layout ('sonyflake', 'snowflake sequence:9 tag:3', 'time:41 worker:5 lane:6')
+{
+	$node = new_server('layout_' . length $layout, 'snowflake.layout' => $layout);
+	($code, $message) = sqlstate_of($node, 'SELECT * FROM snowflake_reserve(1)');
+	is($code, '22023', "no blocks in the layout $layout");
+	like($message, qr/last field of the layout ".*" must be "sequence"/, 'the error says why');
+	$node->stop;
+}
+
+done_testing();

@@ -1,0 +1,131 @@
+#!/bin/bash
+#
+# Run what doc/clients/ shows: real drivers against a real server, directly and
+# through pgbouncer in transaction mode.  Each prints the id that it was given.
+#
+# usage: t/world/clients.sh
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+need_packages python3-psycopg python3-psycopg2 python3-sqlalchemy python3-django \
+	nodejs node-pg default-jdk-headless libpostgresql-jdbc-java pgbouncer
+
+port=$((20000 + RANDOM % 10000))
+bouncer_port=$((port + 1))
+umask 022
+start_throwaway_server <<END
+listen_addresses = 'localhost'
+port = $port
+END
+clients=$PWD/source/doc/clients
+# where Debian has the modules
+export NODE_PATH=/usr/share/nodejs PGHOST=localhost PGPORT=$port
+status=0
+
+query()
+{
+	psql --no-psqlrc --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$1"
+}
+
+# Run a client, and see whether the id that it prints is that of its row.
+check()
+{
+	local name=$1 id found
+	shift
+
+	if id=$("$@" 2>error.log | head -n 1) && [[ $id =~ ^[0-9]+$ ]] &&
+		found=$(PGPORT=$port query "SELECT count(*) FROM orders WHERE item = 'tea' AND id = $id
+			AND abs(extract(epoch FROM snowflake_timestamp(id) - clock_timestamp())) < 60") &&
+		[ "$found" = 1 ]; then
+		echo "ok - $name"
+	else
+		echo "not ok - $name: ${id-}"
+		cat error.log
+		status=1
+	fi
+}
+
+# Those that work with a table that is there.
+check_all()
+{
+	local how=$1
+
+	check "psql$how" psql --no-psqlrc --quiet --tuples-only --no-align --file="$clients/psql.sql"
+	check "psycopg$how" /usr/bin/python3 "$clients/psycopg.py"
+	check "Node.js$how" node "$clients/node.js"
+	check "JDBC$how" java -cp /usr/share/java/postgresql.jar "$clients/Jdbc.java"
+}
+
+# Those that create it: the default must have come with it.
+check_model()
+{
+	query 'DROP TABLE IF EXISTS orders' >/dev/null 2>&1
+	check "$1" /usr/bin/python3 "$2"
+	if [ "$(query "SELECT format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid)
+			FROM pg_attribute JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+			WHERE attrelid = 'orders'::regclass AND attname = 'id'")" = 'bigint|snowflake_nextval()' ]; then
+		echo "ok - $1: the key is a bigint, and the server makes it"
+	else
+		echo "not ok - $1: the key is a bigint, and the server makes it"
+		status=1
+	fi
+}
+
+query 'CREATE EXTENSION snowflake' >/dev/null
+check_model SQLAlchemy "$clients/sqlalchemy_model.py"
+check_model Django "$clients/django_model.py"
+
+query "DROP TABLE orders; CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)" >/dev/null
+check_all ""
+
+sed "s/host=localhost/host=localhost port=$port/; s/^listen_port.*/listen_port = $bouncer_port/" \
+	"$clients/pgbouncer.ini" >pgbouncer.ini
+chmod 644 pgbouncer.ini
+as_user pgbouncer --quiet pgbouncer.ini 2>pgbouncer.log &
+bouncer=$!
+trap 'kill "$bouncer" || true; stop_throwaway_server' EXIT
+for ((i = 0; i < 100; i++)); do
+	! PGPORT=$bouncer_port query 'SELECT 1' >/dev/null 2>&1 || break
+	sleep 0.1
+done
+PGPORT=$bouncer_port check_all ", through pgbouncer"
+
+# Blocks: several callers at once, in two processes, while psql makes ids, too.
+cat >blocks_test.js <<END
+const { Client } = require('pg');
+const Ids = require('$clients/blocks.js');
+async function main() {
+  const client = new Client();
+  await client.connect();
+  const ids = new Ids(client, 1000);
+  await Promise.all(Array.from({ length: 20 }, async () => {
+    for (let i = 0; i < 2500; i++) console.log(String(await ids.next()));
+  }));
+  await client.end();
+}
+main();
+END
+node blocks_test.js >blocks.1 &
+one=$!
+PGPORT=$bouncer_port node blocks_test.js >blocks.2 &
+two=$!
+query 'SELECT snowflake_nextval() FROM generate_series(1, 50000)' >blocks.3
+wait "$one" "$two"
+ids=$(cat blocks.[123] | wc -l)
+different=$(sort -u blocks.[123] | wc -l)
+if [ "$ids" -eq 150000 ] && [ "$different" -eq 150000 ]; then
+	echo "ok - Node.js, blocks: $ids ids, all different"
+else
+	echo "not ok - Node.js, blocks: $ids ids, $different different"
+	status=1
+fi
+
+query "ALTER SYSTEM SET snowflake.layout = 'js53'" >/dev/null
+query 'DROP EXTENSION snowflake CASCADE' >/dev/null 2>&1
+as_user pg_ctl --pgdata="$throwaway/data" --log="$throwaway/log" --silent --wait --mode=fast restart
+query 'DROP TABLE orders; CREATE EXTENSION snowflake; CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)' >/dev/null
+check "Node.js, js53" node "$clients/node_js53.js"
+
+exit "$status"
