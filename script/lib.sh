@@ -107,17 +107,17 @@ in_release()
 # shellcheck disable=SC2034
 hunts=(t/008_crash.pl t/009_failover.pl t/010_steps.pl t/011_reset.pl)
 
-# Run script/check in there.
-check_in_release()
+# Run one of our scripts in there, on a copy of the sources.
+run_in_release()
 {
-	local version=$1 place=/var/tmp/snowflake-test
-	shift
+	local version=$1 script=$2 place=/var/tmp/snowflake-test
+	shift 2
 
 	rm -rf "$(release_dir "$version")$place"
 	copy_sources "$(release_dir "$version")$place"
 	chroot "$(release_dir "$version")" chown -R postgres "$place"
 	# what the tests would find is found on the native version
-	in_release "$version" env SNOWFLAKE_MUTANTS=0 "$place/script/check" "$version" "$@"
+	in_release "$version" env SNOWFLAKE_MUTANTS=0 "$place/$script" "$@"
 }
 
 # Copy the sources to a new directory of the user that runs the server, which

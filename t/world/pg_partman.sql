@@ -1,0 +1,45 @@
+-- pg_partman and snowflake ids: partitions of a day, with versions 4 and 5.
+-- What is checked prints a line that begins with ok or not ok.
+\set ON_ERROR_STOP on
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+
+CREATE EXTENSION snowflake;
+CREATE SCHEMA partman;
+CREATE EXTENSION pg_partman SCHEMA partman;
+
+CREATE TABLE public.events (
+	id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
+	payload text
+) PARTITION BY RANGE (id);
+
+-- ids of a day; days begin at midnight UTC, as the layout's epoch does
+SELECT snowflake_from_timestamp('2026-01-02 00:00Z') - snowflake_from_timestamp('2026-01-01 00:00Z') AS day,
+	snowflake_from_timestamp(now()) AS now,
+	CASE WHEN extversion LIKE '4.%' THEN 'native' ELSE 'range' END AS type
+FROM pg_extension WHERE extname = 'pg_partman' \gset
+SELECT partman.create_parent('public.events', 'id', p_type := :'type', p_interval := :'day',
+	p_start_partition := :'now') AS created \gset
+INSERT INTO events (payload) VALUES ('today');
+INSERT INTO events VALUES (snowflake_from_timestamp(now() + interval '2 days'), 'in two days');
+CALL partman.run_maintenance_proc();
+
+CREATE FUNCTION pg_temp.check(name text, condition boolean) RETURNS text LANGUAGE sql
+RETURN format('%s - pg_partman: %s', CASE WHEN condition THEN 'ok' ELSE 'not ok' END, name);
+SELECT pg_temp.check('partitions are days', count(*) >= 5 AND bool_and(upper_bound - lower_bound = '1 day' AND extract(epoch FROM lower_bound) % 86400 = 0))
+FROM snowflake_partitions('events');
+SELECT pg_temp.check('today''s row is in today''s partition', lower_bound <= now() AND upper_bound > now())
+FROM events JOIN snowflake_partitions('events') ON partition = events.tableoid WHERE payload = 'today';
+SELECT pg_temp.check('maintenance goes on ahead of the ids', max(upper_bound) > now() + interval '5 days')
+FROM snowflake_partitions('events');
+SELECT pg_temp.check('snowflake_create_partitions() finds nothing to do', count(*) = 0)
+FROM snowflake_create_partitions('events', '1 day', now(), now() + interval '2 days');
+SELECT pg_temp.check('and creates what is missing, for partman to go on', count(*) = 1)
+FROM snowflake_create_partitions('events', '1 day', now() - interval '1 day', now());
+-- drop what is older than two days, seen from the largest id
+UPDATE partman.part_config SET retention = (2 * :day)::text, retention_keep_table = false
+WHERE parent_table = 'public.events';
+CALL partman.run_maintenance_proc();
+SELECT pg_temp.check('what is over is dropped', (SELECT count(*) FROM snowflake_partitions_before('events', now())) = 0
+	AND (SELECT count(*) FROM events) = 2);
