@@ -10,7 +10,9 @@ cd "$(dirname "$0")/../.."
 . script/lib.sh
 
 need_packages python3-psycopg python3-psycopg2 python3-sqlalchemy python3-django \
-	nodejs node-pg default-jdk-headless libpostgresql-jdbc-java pgbouncer
+	default-jdk-headless libpostgresql-jdbc-java pgbouncer
+# a Node.js that is there may be another than Debian's
+command -v npm >/dev/null || need_packages nodejs npm
 
 port=$((20000 + RANDOM % 10000))
 bouncer_port=$((port + 1))
@@ -20,8 +22,8 @@ listen_addresses = 'localhost'
 port = $port
 END
 clients=$PWD/source/doc/clients
-# where Debian has the modules
-export NODE_PATH=/usr/share/nodejs PGHOST=localhost PGPORT=$port
+npm install --silent --no-save --prefix "$throwaway/node" pg@8 >npm.log 2>&1 || { cat npm.log; die "could not install pg"; }
+export NODE_PATH=$throwaway/node/node_modules PGHOST=localhost PGPORT=$port
 status=0
 
 query()
@@ -35,7 +37,7 @@ check()
 	local name=$1 id found
 	shift
 
-	if id=$("$@" 2>error.log | head -n 1) && [[ $id =~ ^[0-9]+$ ]] &&
+	if id=$("$@" 2>error.log | sed -n 1p) && [[ $id =~ ^[0-9]+$ ]] &&
 		found=$(PGPORT=$port query "SELECT count(*) FROM orders WHERE item = 'tea' AND id = $id
 			AND abs(extract(epoch FROM snowflake_timestamp(id) - clock_timestamp())) < 60") &&
 		[ "$found" = 1 ]; then
@@ -53,7 +55,7 @@ check_all()
 	local how=$1
 
 	check "psql$how" psql --no-psqlrc --quiet --tuples-only --no-align --file="$clients/psql.sql"
-	check "psycopg$how" /usr/bin/python3 "$clients/psycopg.py"
+	check "psycopg$how" /usr/bin/python3 "$clients/psycopg3.py"
 	check "Node.js$how" node "$clients/node.js"
 	check "JDBC$how" java -cp /usr/share/java/postgresql.jar "$clients/Jdbc.java"
 }
@@ -122,7 +124,7 @@ else
 	status=1
 fi
 
-query "ALTER SYSTEM SET snowflake.layout = 'js53'" >/dev/null
+echo "snowflake.layout = 'js53'" >>"$throwaway/data/postgresql.conf"
 query 'DROP EXTENSION snowflake CASCADE' >/dev/null 2>&1
 as_user pg_ctl --pgdata="$throwaway/data" --log="$throwaway/log" --silent --wait --mode=fast restart
 query 'DROP TABLE orders; CREATE EXTENSION snowflake; CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)' >/dev/null
