@@ -1213,6 +1213,23 @@ GeneratorNext(int64 tag_bits, Oid function)
 }
 
 /*
+ * How many ids one call can get at most, beginning with no id ahead of the
+ * clock, before it has waited for too long.
+ */
+int64
+GeneratorReservable(void)
+{
+	const Layout *layout = GeneratorLayout();
+	double		ticks;
+
+	while (!is_configured())
+		configure();
+	ticks = 1 + config.ahead + (double) setting_max_wait * 1000 / layout->tick;
+	return Min((config.end_lane - config.first_lane) * (config.sequence_mask + 1.0) * ticks,
+			   PG_INT32_MAX);
+}
+
+/*
  * Make consecutive ids, as many as are wanted or as the lane has left in its
  * tick.  Returns their number.  A caller who goes on until it has all of them
  * has one "wait_start" for them, 0 at first, and may wait once for them all.

@@ -26,6 +26,7 @@
 extern void GeneratorInit(void);
 extern const Layout *GeneratorLayout(void);
 extern int64 GeneratorNext(int64 tag_bits, Oid function);
+extern int64 GeneratorReservable(void);
 extern int	GeneratorReserve(int count, int64 *first, int64 *last,
 							 int64 *wait_start, Oid function);
 extern bool GeneratorLast(int64 *id);

@@ -450,37 +450,56 @@ CREATE FUNCTION snowflake_partitions(parent regclass, layout text DEFAULT NULL,
 	OUT lower_bound timestamptz,
 	OUT upper_bound timestamptz)
 RETURNS SETOF record
-LANGUAGE SQL STABLE PARALLEL SAFE
-BEGIN ATOMIC
-	SELECT oid::regclass, lower_id, upper_id - 1,
-		CASE
-			WHEN lower_id NOT BETWEEN 0 AND largest_id THEN NULL
-			WHEN layout IS NULL THEN snowflake_timestamp(lower_id)
-			ELSE snowflake_timestamp(lower_id, layout)
-		END,
-		CASE
-			WHEN upper_id NOT BETWEEN 0 AND largest_id THEN NULL
-			WHEN layout IS NULL THEN snowflake_timestamp(upper_id)
-			ELSE snowflake_timestamp(upper_id, layout)
-		END
-	FROM (
-		-- MINVALUE and MAXVALUE are no numbers
-		SELECT child.oid,
-			substring(bound FROM 'FROM \(''?(-?[0-9]+)')::bigint AS lower_id,
-			substring(bound FROM 'TO \(''?(-?[0-9]+)')::bigint AS upper_id
-		FROM pg_catalog.pg_inherits AS link
-			JOIN pg_catalog.pg_class AS child ON child.oid = link.inhrelid
-			CROSS JOIN pg_catalog.pg_get_expr(child.relpartbound, child.oid) AS bound
-		WHERE link.inhparent = parent AND bound <> 'DEFAULT'
-	) AS part
-		CROSS JOIN (
-			SELECT CASE
-				WHEN layout IS NULL THEN snowflake_last_before('infinity')
-				ELSE snowflake_last_before('infinity', layout)
-			END AS largest_id
-		) AS layout_end
-	ORDER BY lower_id, upper_id;
-END;
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	extension_schema CONSTANT text := (SELECT extnamespace::regnamespace
+		FROM pg_extension WHERE extname = 'snowflake');
+BEGIN
+	-- the bounds of other keys look like ids, too
+	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS part
+			JOIN pg_attribute AS attribute ON attribute.attrelid = part.partrelid
+				AND attribute.attnum = part.partattrs[0]
+		WHERE part.partrelid = parent AND part.partstrat = 'r' AND part.partnatts = 1
+			AND attribute.atttypid = 'bigint'::regtype) THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('"%s" is not partitioned by snowflake id', parent),
+			HINT = 'Create the table with PARTITION BY RANGE on its bigint column.';
+	END IF;
+
+	RETURN QUERY EXECUTE replace($query$
+		SELECT part.oid::regclass, part.lower_id, part.upper_id - 1,
+			CASE
+				WHEN part.lower_id NOT BETWEEN 0 AND largest.id THEN NULL
+				WHEN $2 IS NULL THEN @.snowflake_timestamp(part.lower_id)
+				ELSE @.snowflake_timestamp(part.lower_id, $2)
+			END,
+			CASE
+				WHEN part.upper_id NOT BETWEEN 0 AND largest.id THEN NULL
+				WHEN $2 IS NULL THEN @.snowflake_timestamp(part.upper_id)
+				ELSE @.snowflake_timestamp(part.upper_id, $2)
+			END
+		FROM (
+			-- MINVALUE and MAXVALUE are no numbers
+			SELECT child.oid,
+				substring(bound FROM 'FROM \(''?(-?[0-9]+)')::bigint AS lower_id,
+				substring(bound FROM 'TO \(''?(-?[0-9]+)')::bigint AS upper_id
+			FROM pg_inherits AS link
+				JOIN pg_class AS child ON child.oid = link.inhrelid
+				CROSS JOIN pg_get_expr(child.relpartbound, child.oid) AS bound
+			WHERE link.inhparent = $1 AND bound <> 'DEFAULT'
+		) AS part
+			CROSS JOIN (
+				SELECT CASE
+					WHEN $2 IS NULL THEN @.snowflake_last_before('infinity')
+					ELSE @.snowflake_last_before('infinity', $2)
+				END AS id
+			) AS largest
+		ORDER BY part.lower_id NULLS FIRST, part.upper_id $query$, '@', extension_schema)
+	USING parent, layout;
+END
+$$;
 
 COMMENT ON FUNCTION snowflake_partitions(regclass, text) IS
 'the partitions of a table that is partitioned by range of its id, with the ids and the time that they are for; without the default partition';
@@ -502,6 +521,11 @@ END;
 COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
 'the partitions that lie wholly before an instant';
 
+-- The two that follow run statements for the caller, in whose search_path
+-- functions of indexes, event triggers and the like must find what they need.
+-- What is looked up for ourselves, before and after that, is not to be found
+-- anywhere but in pg_catalog.
+
 CREATE FUNCTION snowflake_create_partitions(parent regclass, step interval,
 	lower_bound timestamptz,
 	upper_bound timestamptz,
@@ -509,31 +533,46 @@ CREATE FUNCTION snowflake_create_partitions(parent regclass, step interval,
 	layout text DEFAULT NULL)
 RETURNS SETOF regclass
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
 AS $$
-<<this>>
 DECLARE
+	callers_path CONSTANT text := pg_catalog.current_setting('search_path');
+	own_path CONSTANT text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
 	-- A step has one kind of unit.  It begins where a grid does that does not
 	-- depend on the bounds, so that calls for different bounds fit together.
 	-- Weeks begin on a Monday.
 	origin CONSTANT timestamp := '2001-01-01';
-	months CONSTANT bigint := extract(year FROM step) * 12 + extract(month FROM step);
-	days CONSTANT bigint := extract(day FROM step);
-	seconds CONSTANT numeric := extract(hour FROM step) * 3600 +
-		extract(minute FROM step) * 60 + extract(second FROM step);
+	extension_schema text;
+	months bigint := 0;
+	days bigint := 0;
+	seconds numeric := 0;
+	present_first bigint[];
+	present_last bigint[];
 	owner_schema text;
 	parent_name text;
-	suffix text;
+	space text;
 	partition text;
+	suffix text;
 	starts timestamptz;
 	ends timestamptz;
-	lower_id bigint;
+	first_id bigint;
 	last_id bigint;
 BEGIN
 	IF parent IS NULL OR step IS NULL OR lower_bound IS NULL OR upper_bound IS NULL
 		OR time_zone IS NULL THEN
 		RAISE null_value_not_allowed USING
 			MESSAGE = 'table, step, bounds and time zone of partitions must not be null';
+	END IF;
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING
+			MESSAGE = 'partitions can be created at isolation level READ COMMITTED only',
+			DETAIL = 'What others have created must be seen.';
+	END IF;
+	IF isfinite(step) THEN
+		months := extract(year FROM step) * 12 + extract(month FROM step);
+		days := extract(day FROM step);
+		seconds := extract(hour FROM step) * 3600 + extract(minute FROM step) * 60 +
+			extract(second FROM step);
 	END IF;
 	IF (months <> 0)::integer + (days <> 0)::integer + (seconds <> 0)::integer <> 1
 		OR months < 0 OR days < 0 OR seconds < 0 OR seconds <> trunc(seconds) THEN
@@ -546,34 +585,29 @@ BEGIN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'lower bound of partitions must be less than upper bound';
 	END IF;
-	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS part
-			JOIN pg_attribute AS attribute ON attribute.attrelid = part.partrelid
-				AND attribute.attnum = part.partattrs[0]
-		WHERE part.partrelid = parent AND part.partstrat = 'r' AND part.partnatts = 1
-			AND attribute.atttypid = 'bigint'::regtype) THEN
-		RAISE wrong_object_type USING
-			MESSAGE = format('"%s" is not partitioned by snowflake id', parent),
-			HINT = 'Create the table with PARTITION BY RANGE on its bigint column.';
-	END IF;
 
-	-- where the extension is
-	PERFORM set_config('search_path',
-		format('pg_catalog, %s, pg_temp', extension.extnamespace::regnamespace), true)
-	FROM pg_extension AS extension
-	WHERE extension.extname = 'snowflake';
+	SELECT extnamespace::regnamespace INTO extension_schema
+	FROM pg_extension WHERE extname = 'snowflake';
 
 	-- errors if there are no such ids
-	PERFORM CASE
-			WHEN layout IS NULL THEN snowflake_from_timestamp(bound)
-			ELSE snowflake_from_timestamp(bound, layout)
-		END
-	FROM unnest(ARRAY[lower_bound, upper_bound]) AS bound;
+	EXECUTE format('SELECT CASE
+			WHEN $2 IS NULL THEN %1$s.snowflake_from_timestamp(bound)
+			ELSE %1$s.snowflake_from_timestamp(bound, $2)
+		END FROM unnest($1) AS bound', extension_schema)
+	USING ARRAY[lower_bound, upper_bound], layout;
 
-	SELECT relnamespace::regnamespace, relname INTO owner_schema, parent_name
-	FROM pg_class WHERE oid = parent;
+	SELECT class.relnamespace::regnamespace, class.relname,
+		coalesce(' TABLESPACE ' || quote_ident(tablespace.spcname), '')
+	INTO owner_schema, parent_name, space
+	FROM pg_class AS class LEFT JOIN pg_tablespace AS tablespace ON tablespace.oid = class.reltablespace
+	WHERE class.oid = parent;
 
 	-- what ATTACH PARTITION takes, before looking at what is there
 	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent);
+	EXECUTE format('SELECT array_agg(present.first_id), array_agg(present.last_id)
+		FROM %s.snowflake_partitions($1, $2) AS present', extension_schema)
+	INTO present_first, present_last
+	USING parent, layout;
 
 	FOR starts, ends IN
 		SELECT edge, next_edge
@@ -601,21 +635,21 @@ BEGIN
 		WHERE edge < upper_bound AND next_edge > lower_bound
 		ORDER BY edge
 	LOOP
-		IF layout IS NULL THEN
-			lower_id := snowflake_first_from(starts);
-			last_id := snowflake_last_before(ends);
-		ELSE
-			lower_id := snowflake_first_from(starts, layout);
-			last_id := snowflake_last_before(ends, layout);
-		END IF;
-		CONTINUE WHEN EXISTS (SELECT FROM snowflake_partitions(parent, layout) AS present
-			WHERE coalesce(present.first_id <= lower_id, true)
-				AND coalesce(present.last_id >= this.last_id, true));
+		EXECUTE format('SELECT
+			CASE WHEN $3 IS NULL THEN %1$s.snowflake_first_from($1) ELSE %1$s.snowflake_first_from($1, $3) END,
+			CASE WHEN $3 IS NULL THEN %1$s.snowflake_last_before($2) ELSE %1$s.snowflake_last_before($2, $3) END',
+			extension_schema)
+		INTO first_id, last_id
+		USING starts, ends, layout;
+		-- NULL is no bound
+		CONTINUE WHEN EXISTS (SELECT FROM unnest(present_first, present_last) AS present (lower_id, upper_id)
+			WHERE coalesce(lower_id, 0) <= first_id AND coalesce(upper_id, 9223372036854775807) >= last_id);
 
 		-- hours come twice when summer time ends, except in UTC
 		suffix := CASE
 			WHEN seconds > 0 THEN to_char(timezone('UTC', starts), '"_p"YYYYMMDD"_"HH24MISS')
-			ELSE to_char(timezone(time_zone, starts), '"_p"YYYYMMDD')
+			WHEN days > 0 THEN to_char(timezone(time_zone, starts), '"_p"YYYYMMDD')
+			ELSE to_char(timezone(time_zone, starts), '"_p"YYYYMM')
 		END;
 		partition := parent_name;
 		WHILE octet_length(partition || suffix) > current_setting('max_identifier_length')::integer LOOP
@@ -624,16 +658,17 @@ BEGIN
 		partition := format('%s.%I', owner_schema, partition || suffix);
 
 		-- CREATE TABLE ... PARTITION OF would lock out even those who read
-		EXECUTE format('CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING IDENTITY '
-			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, parent,
-			(SELECT format(' TABLESPACE %I', space.spcname)
-			 FROM pg_class AS class JOIN pg_tablespace AS space ON space.oid = class.reltablespace
-			 WHERE class.oid = parent));
-		EXECUTE format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)',
-			parent, partition, lower_id,
-			CASE WHEN last_id = 9223372036854775807 THEN 'MAXVALUE' ELSE (last_id + 1)::text END);
+		PERFORM set_config('search_path', callers_path, true);
+		EXECUTE pg_catalog.format('CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING IDENTITY '
+			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, parent, space);
+		EXECUTE pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)',
+			parent, partition, first_id,
+			CASE WHEN last_id OPERATOR(pg_catalog.=) 9223372036854775807 THEN 'MAXVALUE'
+				ELSE (last_id OPERATOR(pg_catalog.+) 1)::text END);
+		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		RETURN NEXT partition::regclass;
 	END LOOP;
+	PERFORM set_config('search_path', callers_path, true);
 END
 $$;
 
@@ -649,35 +684,57 @@ CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
 	widen_references boolean DEFAULT false,
 	dry_run boolean DEFAULT false)
 LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
+SET row_security = off		-- no row may be overlooked
 AS $$
 DECLARE
+	callers_path CONSTANT text := pg_catalog.current_setting('search_path');
+	own_path CONSTANT text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
+	integers CONSTANT oid[] := '{smallint,integer,bigint}'::regtype[];
 	extension_schema CONSTANT text := (SELECT extnamespace::regnamespace
 		FROM pg_extension WHERE extname = 'snowflake');
+	new_default CONSTANT text := extension_schema || '.snowflake_nextval()';
 	label CONSTANT text := format('%s.%I', adopted, column_name);
-	relation record;
 	attribute record;
-	tree oid[];			-- the table, and what inherits from it
-	narrow text[];		-- columns that refer to it and cannot hold the ids
-	widening text[];	-- how they can
-	referring oid[];
-	statements text[] := '{}';
 	rewritten boolean;
+	tree oid[];				-- the table, and what inherits from it
+	narrow oid[];			-- tables with columns that refer to it and cannot
+	narrow_numbers int[];	-- hold the ids, and their numbers
+	narrow_names text[];
+	widening text[];		-- statements
+	statements text[] := '{}';
+	altered oid[];			-- all tables with columns whose type changes
+	altered_numbers int[];
 	names text;
 	statement text;
 	member oid;
+	what text;
 	largest bigint;
+	new_id bigint;
 	bound bigint;
 BEGIN
 	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL THEN
 		RAISE null_value_not_allowed USING
 			MESSAGE = 'arguments of snowflake_adopt() must not be null';
 	END IF;
-	SELECT relkind, relispartition INTO relation FROM pg_class WHERE oid = adopted;
-	IF relation.relkind NOT IN ('r', 'p') THEN
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING
+			MESSAGE = 'columns can be adopted at isolation level READ COMMITTED only',
+			DETAIL = 'What others have changed must be seen.';
+	END IF;
+	IF NOT EXISTS (SELECT FROM pg_class WHERE oid = adopted AND relkind IN ('r', 'p')) THEN
 		RAISE wrong_object_type USING
 			MESSAGE = format('"%s" is not a table', adopted);
 	END IF;
+
+	-- From here on, nothing about the table changes but by us, and no foreign
+	-- key comes or goes.
+	IF NOT dry_run THEN
+		RAISE NOTICE 'locking table %', adopted
+			USING DETAIL = 'Others wait until the end of the transaction.';
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', adopted);
+	END IF;
+
 	SELECT attnum, atttypid, attgenerated, attinhcount INTO attribute
 	FROM pg_attribute
 	WHERE attrelid = adopted AND attname = column_name AND attnum > 0 AND NOT attisdropped;
@@ -690,7 +747,7 @@ BEGIN
 			MESSAGE = format('column %s is inherited', label),
 			HINT = 'Adopt the column of the table that it is inherited from.';
 	END IF;
-	IF attribute.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
+	IF attribute.atttypid <> ALL (integers) THEN
 		RAISE datatype_mismatch USING
 			MESSAGE = format('column %s is of type %s', label, attribute.atttypid::regtype),
 			DETAIL = 'A column of type smallint, integer or bigint can be adopted.';
@@ -699,13 +756,7 @@ BEGIN
 		RAISE wrong_object_type USING
 			MESSAGE = format('column %s is a generated column', label);
 	END IF;
-
-	-- No foreign key comes or goes from here on.
-	IF NOT dry_run THEN
-		RAISE NOTICE 'locking table %', adopted
-			USING DETAIL = 'Others wait until the end of the transaction.';
-		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', adopted);
-	END IF;
+	rewritten := attribute.atttypid <> 'bigint'::regtype;
 
 	WITH RECURSIVE inheritance (oid) AS (
 		SELECT adopted::oid
@@ -714,17 +765,18 @@ BEGIN
 	)
 	SELECT array_agg(oid) INTO tree FROM inheritance;
 
-	SELECT string_agg(conname, ', ') INTO names
-	FROM pg_constraint
-	WHERE contype = 'f' AND conrelid = adopted AND attribute.attnum = ANY (conkey);
+	SELECT string_agg(format('%I on %s', conname, conrelid::regclass), ', ') INTO names
+	FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY (conkey)
+	WHERE contype = 'f' AND conrelid = ANY (tree) AND attname = column_name;
 	IF names IS NOT NULL THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('column %s refers to another table', label),
-			DETAIL = format('A new id would not be found there. Foreign key: %s.', names),
+			DETAIL = format('A new id would not be found there. Foreign keys: %s.', names),
 			HINT = 'Adopt the column that it refers to.';
 	END IF;
 
-	-- columns that refer to the column, to those in turn, and so on
+	-- columns that refer to the column, to those in turn, and so on; what is
+	-- too narrow may be so by a domain
 	WITH RECURSIVE linked (relid, attnum) AS (
 		SELECT attrelid, attnum FROM pg_attribute
 		WHERE attrelid = ANY (tree) AND attname = column_name
@@ -732,52 +784,91 @@ BEGIN
 		SELECT conrelid, conkey[array_position(confkey, linked.attnum)]
 		FROM linked JOIN pg_constraint ON contype = 'f' AND conparentid = 0
 			AND confrelid = linked.relid AND linked.attnum = ANY (confkey)
+	), typed (relid, attnum, attname, typid) AS (
+		SELECT linked.relid, linked.attnum, attname, atttypid
+		FROM linked JOIN pg_attribute ON attrelid = linked.relid AND pg_attribute.attnum = linked.attnum
+		WHERE NOT (linked.relid = ANY (tree) AND attname = column_name)
+		UNION
+		SELECT relid, attnum, attname, typbasetype
+		FROM typed JOIN pg_type ON pg_type.oid = typid AND typtype = 'd'
 	)
-	SELECT array_agg(format('%s.%I', linked.relid::regclass, attname) ORDER BY linked.relid, linked.attnum),
-		array_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', linked.relid::regclass, attname)
-			ORDER BY linked.relid, linked.attnum),
-		array_agg(DISTINCT linked.relid)
-	INTO narrow, widening, referring
-	FROM linked JOIN pg_attribute USING (attnum)
-	WHERE attrelid = linked.relid AND atttypid IN ('smallint'::regtype, 'integer'::regtype)
-		AND NOT (linked.relid = ANY (tree) AND attname = column_name);
+	SELECT array_agg(relid ORDER BY relid, attnum), array_agg(attnum ORDER BY relid, attnum),
+		array_agg(format('%s.%I', relid::regclass, attname) ORDER BY relid, attnum),
+		array_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', relid::regclass, attname)
+			ORDER BY relid, attnum)
+	INTO narrow, narrow_numbers, narrow_names, widening
+	FROM typed
+	WHERE typid IN ('smallint'::regtype, 'integer'::regtype);
 	IF narrow IS NOT NULL AND NOT widen_references THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
-			DETAIL = format('They are of type smallint or integer: %s.', array_to_string(narrow, ', ')),
+			DETAIL = format('They are of type smallint or integer: %s.', array_to_string(narrow_names, ', ')),
 			HINT = format(E'Call snowflake_adopt() with widen_references => true, or run before:\n%s;',
 				array_to_string(widening, E';\n'));
 	END IF;
 
-	rewritten := attribute.atttypid <> 'bigint'::regtype;
-	IF rewritten AND EXISTS (SELECT FROM pg_partitioned_table JOIN pg_attribute ON attrelid = partrelid
-			AND attnum = ANY (partattrs::smallint[])
-		WHERE partrelid = ANY (tree) AND attname = column_name) THEN
+	-- Can all types be changed that have to be?
+	WITH RECURSIVE changed (relid, attname) AS (
+		SELECT adopted::oid, column_name WHERE rewritten
+		UNION
+		SELECT relid, attname
+		FROM unnest(narrow, narrow_numbers) AS part (relid, attnum)
+			JOIN pg_attribute ON attrelid = relid AND pg_attribute.attnum = part.attnum
+		UNION
+		SELECT inhrelid, attname FROM changed JOIN pg_inherits ON inhparent = relid
+	)
+	SELECT array_agg(relid), array_agg(attnum) INTO altered, altered_numbers
+	FROM changed JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = changed.attname;
+
+	SELECT string_agg(reason, E'\n') INTO names
+	FROM (
+		SELECT format('%s is in the partition key of table %s.',
+			pg_describe_object('pg_class'::regclass, relid, attnum), relid::regclass) AS reason
+		FROM unnest(altered, altered_numbers) AS part (relid, attnum)
+			JOIN pg_partitioned_table ON partrelid = relid AND attnum = ANY (partattrs::smallint[])
+		UNION ALL
+		-- inherited from where it does not change as well
+		SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, relid, attnum))
+		FROM unnest(altered, altered_numbers) AS part (relid, attnum)
+			JOIN pg_inherits ON inhrelid = relid
+		WHERE inhparent <> ALL (altered)
+	) AS reasons;
+	IF names IS NOT NULL THEN
 		RAISE feature_not_supported USING
-			MESSAGE = format('type of column %s cannot be changed', label),
-			DETAIL = 'The table is partitioned by it.',
+			MESSAGE = format('column %s cannot be adopted because a type cannot be changed', label),
+			DETAIL = names,
 			HINT = 'Create a new table with a bigint column, and copy the rows.';
 	END IF;
 
-	SELECT string_agg(DISTINCT ev_class::regclass::text, ', ') INTO names
-	FROM pg_depend
-		JOIN pg_rewrite ON pg_rewrite.oid = objid AND ev_class <> refobjid
-		JOIN pg_attribute ON attrelid = refobjid AND attnum = refobjsubid
-	WHERE classid = 'pg_rewrite'::regclass AND refclassid = 'pg_class'::regclass
-		AND (rewritten AND refobjid = ANY (tree) AND attname = column_name
-			OR format('%s.%I', refobjid::regclass, attname) = ANY (narrow));
+	SELECT string_agg(DISTINCT format('%s depends on %s.', pg_describe_object(classid, objid, objsubid),
+		pg_describe_object(refclassid, refobjid, refobjsubid)), E'\n') INTO names
+	FROM unnest(altered, altered_numbers) AS part (relid, attnum)
+		JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
+	WHERE classid IN ('pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass,
+			'pg_proc'::regclass, 'pg_publication_rel'::regclass)
+		-- the default of a generated column
+		OR classid = 'pg_class'::regclass AND objid = relid AND objsubid > 0 AND objsubid <> attnum
+		OR classid = 'pg_attrdef'::regclass
+			AND NOT EXISTS (SELECT FROM pg_attrdef WHERE oid = objid AND adrelid = relid AND adnum = attnum);
 	IF names IS NOT NULL THEN
 		RAISE dependent_objects_still_exist USING
-			MESSAGE = format('column %s cannot be adopted because views depend on it, or on a column that refers to it', label),
-			DETAIL = format('The type of a column that a view uses cannot be changed. Views: %s.', names),
-			HINT = 'Drop the views, and create them again afterwards.';
+			MESSAGE = format('column %s cannot be adopted because other objects depend on columns whose type changes', label),
+			DETAIL = names,
+			HINT = 'Drop them, and create them again afterwards.';
 	END IF;
 
-	-- The statements.  A sequence that is no longer owned stays for a way back.
+	IF narrow IS NOT NULL THEN
+		statements := statements || (
+			SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', string_agg(DISTINCT relid::regclass::text, ', '))
+			FROM unnest(narrow) AS relid);
+	END IF;
+	-- A sequence that is no longer owned stays for a way back.
 	FOREACH member IN ARRAY tree LOOP
-		SELECT * INTO attribute FROM pg_attribute WHERE attrelid = member AND attname = column_name;
+		SELECT * INTO attribute
+		FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+		WHERE attrelid = member AND attname = column_name;
 		-- that of a partition goes with the table's, from 17 on
-		IF attribute.attidentity <> '' AND NOT (attribute.attinhcount > 0
+		IF attribute.attidentity <> '' AND NOT (attribute.relispartition
 				AND current_setting('server_version_num')::integer >= 170000) THEN
 			statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
 				member::regclass, column_name);
@@ -793,58 +884,73 @@ BEGIN
 		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I TYPE bigint',
 			adopted, column_name, column_name);
 	END IF;
-	IF EXISTS (SELECT FROM unnest(tree) AS relid WHERE NOT EXISTS (
-			SELECT FROM pg_attrdef
-				JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-				JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
-			WHERE adrelid = relid AND attname = column_name AND refclassid = 'pg_proc'::regclass
-				AND refobjid IN ((extension_schema || '.snowflake_nextval()')::regprocedure,
-					(extension_schema || '.snowflake_nextval(integer)')::regprocedure))) THEN
-		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s.snowflake_nextval()',
-			adopted, column_name, extension_schema);
+	-- one with a tag may stay
+	IF rewritten OR EXISTS (SELECT FROM unnest(tree) AS relid WHERE NOT EXISTS (
+			SELECT FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+				CROSS JOIN pg_get_expr(adbin, adrelid) AS expression
+			WHERE adrelid = relid AND attname = column_name
+				AND (expression = new_default
+					OR starts_with(expression, rtrim(new_default, ')')) AND expression ~ '\([0-9]+\)$'))) THEN
+		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
+			adopted, column_name, new_default);
 	END IF;
 	statements := statements || coalesce(widening, '{}');
 	IF statements = '{}' THEN
 		RAISE NOTICE 'column % makes snowflake ids already, skipping', label;
+		PERFORM set_config('search_path', callers_path, true);
 		RETURN;
 	END IF;
 
+	-- Can ids be made at all, and be greater than those that are there?  It
+	-- is clear that they are, also in other sessions, after a minute.
 	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
-	EXECUTE format('SELECT %s.snowflake_last_before(clock_timestamp() + $1)', extension_schema)
-		INTO bound USING interval '1 second';
-	IF largest > bound THEN
+	EXECUTE format('SELECT %1$s.snowflake_nextval(), %1$s.snowflake_last_before(clock_timestamp() + $1)', extension_schema)
+		INTO new_id, bound USING interval '1 second';
+	IF largest > greatest(new_id, bound) THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('column %s has values that are greater than new snowflake ids', label),
-			DETAIL = format('The largest is %s, and a new id is about %s.', largest, bound),
+			DETAIL = format('The largest is %s, and a new id is %s.', largest, new_id),
 			HINT = 'Choose a layout with an earlier epoch or more bits below the time, and restart the server.';
 	END IF;
+	EXECUTE format('SELECT %s.snowflake_last_before(clock_timestamp() - $1)', extension_schema)
+		INTO bound USING interval '1 minute';
+	IF largest > bound AND NOT dry_run THEN
+		IF NOT has_function_privilege(extension_schema || '.snowflake_advance(bigint)', 'EXECUTE') THEN
+			RAISE insufficient_privilege USING
+				MESSAGE = format('column %s has values that are as great as new snowflake ids', label),
+				HINT = 'Try again in a minute, or have the owner of the database call snowflake_advance().';
+		END IF;
+		EXECUTE format('SELECT %s.snowflake_advance($1)', extension_schema) USING largest;
+	END IF;
 
-	FOR member, names IN
-		SELECT relid, CASE WHEN relid = ANY (referring) OR rewritten THEN 'locked and rewritten' ELSE 'locked' END
-		FROM (SELECT unnest(tree) UNION SELECT unnest(referring)) AS part (relid)
-		ORDER BY relid
+	FOR member, what IN
+		WITH RECURSIVE touched (oid) AS (
+			SELECT unnest(tree)
+			UNION
+			SELECT unnest(altered)
+			UNION
+			-- foreign keys on columns whose type changes are checked again
+			SELECT unnest(ARRAY[conrelid, confrelid])
+			FROM unnest(altered, altered_numbers) AS part (relid, attnum)
+				JOIN pg_constraint ON contype = 'f' AND (conrelid = relid AND attnum = ANY (conkey)
+					OR confrelid = relid AND attnum = ANY (confkey))
+		)
+		SELECT oid, CASE WHEN oid = ANY (altered) THEN 'locked and rewritten' ELSE 'locked' END
+		FROM touched
+		ORDER BY oid
 	LOOP
-		RAISE NOTICE 'table % will be % (%)', member::regclass, names,
+		RAISE NOTICE 'table % will be % (%)', member::regclass, what,
 			pg_size_pretty(pg_total_relation_size(member));
 	END LOOP;
 	FOREACH statement IN ARRAY statements LOOP
 		RAISE NOTICE '%', statement;
 	END LOOP;
-	IF dry_run THEN
-		RETURN;
-	END IF;
-	-- before anything is rewritten: can ids be made at all?
-	EXECUTE format('SELECT %s.snowflake_nextval()', extension_schema);
-	FOREACH statement IN ARRAY statements LOOP
-		EXECUTE statement;
-	END LOOP;
 
-	-- The ids of other sessions may be behind ours by a lease of 2 s.  What is
-	-- older than that needs nothing that only the database's owner may do.
-	EXECUTE format('SELECT %s.snowflake_last_before(clock_timestamp() + $1)', extension_schema)
-		INTO bound USING interval '-1 minute';
-	IF largest > bound THEN
-		EXECUTE format('SELECT %s.snowflake_advance($1)', extension_schema) USING largest;
+	PERFORM set_config('search_path', callers_path, true);
+	IF NOT dry_run THEN
+		FOREACH statement IN ARRAY statements LOOP
+			EXECUTE statement;
+		END LOOP;
 	END IF;
 END
 $$;

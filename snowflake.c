@@ -321,6 +321,14 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("number of snowflake ids is out of range: %d", count),
 					 errdetail("One call reserves 1 to %d ids.", MAX_RESERVED)));
+		/* lest a call that must fail take what others could have */
+		if (count > GeneratorReservable())
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("number of snowflake ids is out of range: %d", count),
+					 errdetail("With this layout, \"snowflake.max_ahead\" and \"snowflake.max_wait\", one call can reserve " INT64_FORMAT " ids at most.",
+							   GeneratorReservable()),
+					 errhint("Reserve fewer ids at once.")));
 
 		funcctx = SRF_FIRSTCALL_INIT();
 		oldcontext = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);

@@ -18,6 +18,7 @@
 #include "common/int.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
+#include "miscadmin.h"
 
 #include "text.h"
 
@@ -132,6 +133,8 @@ TextToId(const char *text, const char *encoding_name)
 	{
 		int			value = digit_value(encoding, *c);
 
+		/* there is no end to what is not read */
+		CHECK_FOR_INTERRUPTS();
 		position++;
 		if (strchr(encoding->ignored, *c) != NULL)
 			continue;

@@ -20,8 +20,8 @@ SELECT bool_and(first_id = before + 1) AS seamless FROM (SELECT first_id, lag(la
 INSERT INTO events SELECT snowflake_compose(instant) FROM unnest(ARRAY['2026-10-01', '2026-10-31 23:59:59.999', '2026-11-01', '2027-01-31 23:59:59.999', '2027-02-01']::timestamptz[]) AS instant;
 SELECT tableoid::regclass, snowflake_timestamp(id) FROM events ORDER BY id;
 -- a partition is like its table
-SELECT column_name, column_default, is_nullable FROM information_schema.columns WHERE table_name = 'events_p20261001' ORDER BY ordinal_position;
-SELECT conname, contype FROM pg_constraint WHERE conrelid = 'events_p20261001'::regclass AND contype <> 'n' ORDER BY conname;
+SELECT column_name, column_default, is_nullable FROM information_schema.columns WHERE table_name = 'events_p202610' ORDER BY ordinal_position;
+SELECT conname, contype FROM pg_constraint WHERE conrelid = 'events_p202610'::regclass AND contype <> 'n' ORDER BY conname;
 
 -- Those that are over, for dropping
 SELECT * FROM snowflake_partitions_before('events', '2026-12-01');
@@ -118,5 +118,30 @@ SELECT snowflake_create_partitions('days', '0', '2026-11-21', '2026-11-22');
 SELECT snowflake_create_partitions('days', '-1 day', '2026-11-21', '2026-11-22');
 SELECT snowflake_create_partitions('days', '0.5 s', '2026-11-21', '2026-11-22');
 SELECT count(*) FROM snowflake_partitions('days');
+BEGIN ISOLATION LEVEL SERIALIZABLE;
+SELECT snowflake_create_partitions('days', '1 day', '2026-12-22', '2026-12-23');
+ROLLBACK;
 SELECT count(*) FROM snowflake_partitions('plain');
+-- bounds that look like ids are none
+CREATE TABLE dated (d date) PARTITION BY RANGE (d);
+CREATE TABLE dated_1 PARTITION OF dated FOR VALUES FROM ('2099-01-01') TO ('2100-01-01');
+SELECT * FROM snowflake_partitions('dated');
+SELECT * FROM snowflake_partitions_before('dated', '2026-12-22');
+SELECT * FROM snowflake_partitions_before('double', '2026-12-22');
+DROP TABLE dated;
+\set VERBOSITY default
+
+-- What others planted where the extension is, is not used
+CREATE TABLE planted (found text);
+CREATE FUNCTION plant(a bigint, b interval) RETURNS interval LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('*'); RETURN NULL; END $$;
+CREATE OPERATOR * (LEFTARG = bigint, RIGHTARG = interval, FUNCTION = plant);
+CREATE FUNCTION plant(a oid, b regclass) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('='); RETURN true; END $$;
+CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = plant);
+CREATE FUNCTION unnest(timestamptz[]) RETURNS SETOF timestamptz LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('unnest'); END $$;
+CREATE FUNCTION format(text, text, text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('format'); RETURN $1; END $$;
+SELECT * FROM snowflake_create_partitions('days', '1 day', '2026-12-22', '2026-12-23');
+SELECT count(*) FROM snowflake_partitions('days');
+SELECT * FROM planted;
+DROP FUNCTION plant(bigint, interval), plant(oid, regclass), unnest(timestamptz[]), format(text, text, text) CASCADE;
+DROP TABLE planted;
 DROP TABLE days, plain, listed, double, narrow;

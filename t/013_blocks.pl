@@ -65,6 +65,9 @@ $node = new_server('narrow',
 is($node->safe_psql('postgres', 'SELECT sum(last_id - first_id + 1), count(*) BETWEEN 1250 AND 1260 FROM snowflake_reserve(20000)'),
 	'20000|t', 'a block has what a tick has');
 my ($code, $message) = sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(1000000)');
+is($code, '22023', 'not more than a call can ever get');
+like($message, qr/one call can reserve 49616 ids at most/, 'the error says how many');
+($code, $message) = sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(48000) AS a, snowflake_reserve(48000) AS b');
 is($code, 'SF001', 'not more than max_ahead allows');
 $node->append_conf('postgresql.conf', "snowflake.max_wait = '1h'");
 $node->reload;

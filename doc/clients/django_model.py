@@ -7,6 +7,9 @@ class SnowflakeField(models.BigAutoField):
     def db_type(self, connection):
         return "bigint DEFAULT snowflake_nextval()"
 
+    def db_type_suffix(self, connection):    # no identity, as newer versions have it
+        return None
+
 settings.configure(DATABASES={"default": {
     "ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}})
 django.setup()
