@@ -212,19 +212,20 @@ DROP TABLE wide, target;
 
 -- The caller's search_path is for the caller's code
 CREATE SCHEMA helpers;
-CREATE FUNCTION helpers.helper(bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS 'SELECT $1 + 1';
-CREATE FUNCTION helpers.indexed(bigint) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS 'BEGIN RETURN helper($1); END';
+CREATE TABLE helpers.log (tag text);
+CREATE FUNCTION helpers.note() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (tg_tag); END $$;
+CREATE TABLE noted (id serial);
+CREATE EVENT TRIGGER note ON ddl_command_end EXECUTE FUNCTION helpers.note();
 SET search_path = public, helpers;
-CREATE TABLE indexed_table (id serial);
-CREATE INDEX ON indexed_table (indexed(id));
-INSERT INTO indexed_table DEFAULT VALUES;
 \set VERBOSITY terse
-CALL snowflake_adopt('indexed_table', 'id');
+CALL snowflake_adopt('noted', 'id');
 \set VERBOSITY default
 SHOW search_path;
+DROP EVENT TRIGGER note;
+SELECT * FROM log;
 RESET search_path;
 DROP SCHEMA helpers CASCADE;
-DROP TABLE indexed_table;
+DROP TABLE noted;
 
 -- Rows that the caller may not see are not overlooked
 CREATE ROLE regress_adopter;
