@@ -49,14 +49,14 @@ our %mutants = (
 		[
 			'generator.c',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(50000 + MyProcPid % 16 * 3000);'
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 20000);'
 		]
 	],
 	'looks again in between' => [
 		[
 			'generator.c',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(50000 + MyProcPid % 16 * 3000);'
+			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 20000);'
 		],
 		[
 			'generator.c',
