@@ -12,12 +12,12 @@ OBJS = \
 	snowflake.o \
 	text.o
 
-EXTENSION = snowflake
-DATA = snowflake--1.0.sql
+EXTENSION = snowflake snowflake_registry
+DATA = snowflake--1.0.sql snowflake_registry--1.0.sql
 PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
 REGRESS = layout decode compose vectors roundtrip settings generate tables mark \
-	time partitions text mask inspect reserve adopt
+	time partitions text mask inspect reserve adopt registry
 
 REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 

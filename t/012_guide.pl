@@ -1,4 +1,4 @@
-# The statements of the guide and of the README's first example, as they stand
+# The statements of the guides and of the README's first example, as they stand
 # there, section by section.  What stands behind a statement after a comment
 # sign is what it returns.
 
@@ -33,7 +33,7 @@ sub run_sql
 	return;
 }
 
-foreach my $section (split /^(?=## )/m, slurp_file('doc/guide.md'))
+foreach my $section (map { split /^(?=## )/m, slurp_file($_) } 'doc/guide.md', 'doc/registry.md')
 {
 	my ($name) = $section =~ /^## (.*)/ or next;
 	my $sql = join '', $section =~ /^```sql\n(.*?)^```/msg;

@@ -1,0 +1,348 @@
+/* snowflake/snowflake_registry--1.0.sql */
+
+-- complain if script is sourced in psql, rather than via CREATE EXTENSION
+\echo Use "CREATE EXTENSION snowflake_registry" to load this file. \quit
+
+--
+-- A lease of a worker id is a range of time in the ids: its holder may make ids
+-- whose time is at or above the lease's start and below its end.  The next
+-- lease of the same worker id starts where this one ends.  So no id is made
+-- twice, whatever the clocks say and however late a holder notices anything:
+--
+--		Invariant.  The ranges granted for a worker id do not overlap.
+--
+-- The end only moves forward, by a renewal of the holder, until another one
+-- leases the worker id; or back to what the holder says that it has used, when
+-- it releases the lease.  Clocks only decide when a worker id can be leased
+-- again.  No lease ends later than max_clock_lead and max_lease after it was
+-- granted by the clock of this server.
+--
+
+--
+-- How this registry works
+--
+
+CREATE TABLE registry (
+	only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+	layout text,
+	worker_ids bigint CHECK (worker_ids > 0),
+	max_lease interval NOT NULL DEFAULT '2 minutes' CHECK (max_lease > '0'),
+	max_clock_lead interval NOT NULL DEFAULT '10 seconds' CHECK (max_clock_lead >= '0'),
+	asynchronous_standbys boolean NOT NULL DEFAULT true,
+	history text,
+	lost_until timestamptz NOT NULL DEFAULT '-infinity'
+);
+
+COMMENT ON TABLE registry IS
+'the registry''s settings, in one row; layout and worker_ids are those of the first server';
+COMMENT ON COLUMN registry.layout IS
+'the layout of all ids; servers with another are refused';
+COMMENT ON COLUMN registry.worker_ids IS
+'how many worker ids the layout has';
+COMMENT ON COLUMN registry.max_lease IS
+'the longest lease that is granted';
+COMMENT ON COLUMN registry.max_clock_lead IS
+'how far the clock of a server may be ahead of this one''s; others are refused';
+COMMENT ON COLUMN registry.asynchronous_standbys IS
+'whether grants may be missing after a promotion; false if all standbys are synchronous';
+COMMENT ON COLUMN registry.history IS
+'system identifier and WAL timeline of the last grant, which a promotion, a restored backup or dump changes';
+COMMENT ON COLUMN registry.lost_until IS
+'no lease starts below: grants up to here may have been lost';
+
+INSERT INTO registry DEFAULT VALUES;
+
+CREATE TABLE lease (
+	worker_id bigint PRIMARY KEY CHECK (worker_id >= 0),
+	holder text,
+	address inet,
+	instance uuid,
+	since timestamptz,
+	starts timestamptz NOT NULL DEFAULT '-infinity',
+	ends timestamptz NOT NULL DEFAULT '-infinity',
+	reserved text,
+	CHECK (ends >= starts)
+);
+
+COMMENT ON TABLE lease IS
+'a row for each worker id that was ever leased or reserved; do not delete any, nor lower ends';
+COMMENT ON COLUMN lease.holder IS
+'the name of the server that leased it last';
+COMMENT ON COLUMN lease.address IS
+'its address, as this server sees it';
+COMMENT ON COLUMN lease.instance IS
+'what the server made up when it was started; NULL if nobody holds the lease';
+COMMENT ON COLUMN lease.since IS
+'when it leased it';
+COMMENT ON COLUMN lease.starts IS
+'the holder''s ids are not before';
+COMMENT ON COLUMN lease.ends IS
+'the holder''s ids are before';
+COMMENT ON COLUMN lease.reserved IS
+'why it is never leased, if it was set aside by hand';
+
+SELECT pg_catalog.pg_extension_config_dump('registry', '');
+SELECT pg_catalog.pg_extension_config_dump('lease', '');
+
+CREATE VIEW leases AS
+SELECT worker_id, holder, address, since, starts, ends,
+	CASE
+		WHEN reserved IS NOT NULL THEN 'reserved'
+		WHEN instance IS NULL THEN 'released'
+		WHEN ends <= clock_timestamp() THEN 'expired'
+		ELSE 'held'
+	END AS state,
+	reserved
+FROM lease;
+
+COMMENT ON VIEW leases IS
+'all worker ids that were ever leased or reserved; held: nobody else can lease it now';
+
+--
+-- For ourselves
+--
+
+-- The settings, when all is checked that does not depend on the worker id.
+CREATE FUNCTION check_call(clock timestamptz, duration interval)
+RETURNS registry
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here CONSTANT timestamptz := clock_timestamp();
+	history CONSTANT text := format('%s/%s', (SELECT system_identifier FROM pg_control_system()),
+		left(pg_walfile_name(pg_current_wal_insert_lsn()), 8));
+	settings snowflake_registry.registry;
+BEGIN
+	-- who gets an answer must not have it taken back by a crash
+	IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+
+	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
+	IF settings.history IS DISTINCT FROM history THEN
+		-- The first call of all, or the first one after a promotion.  What was
+		-- granted before, and did not get here, may be anything that could be
+		-- granted: nobody goes on with what he has, and all begin above that.
+		SELECT * INTO settings FROM snowflake_registry.registry FOR UPDATE;
+		IF settings.history <> history AND settings.asynchronous_standbys THEN
+			UPDATE snowflake_registry.lease SET instance = NULL;
+			settings.lost_until := greatest(settings.lost_until,
+				here + 2 * settings.max_clock_lead + settings.max_lease);
+		END IF;
+		settings.history := history;
+		UPDATE snowflake_registry.registry
+		SET history = settings.history, lost_until = settings.lost_until;
+	END IF;
+
+	IF clock IS NULL OR duration IS NULL OR duration <= '0' OR duration > settings.max_lease THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('invalid duration of a lease: "%s"', duration),
+			DETAIL = format('It must be greater than 0, and not greater than %s.', settings.max_lease);
+	END IF;
+	IF clock > here + settings.max_clock_lead THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'clock is ahead of the registry''s',
+			DETAIL = format('It says %s, and the registry''s says %s. It may be ahead by %s.',
+				clock, here, settings.max_clock_lead),
+			HINT = 'Set the clock right.';
+	END IF;
+	RETURN settings;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION check_call(timestamptz, interval) FROM PUBLIC;
+
+COMMENT ON FUNCTION check_call(timestamptz, interval) IS
+'for internal use';
+
+--
+-- What servers call.  They run as the owner of the extension, so that a role
+-- that may call them need not be able to change the tables.
+--
+
+CREATE FUNCTION acquire(holder text, instance uuid, layout text, worker_ids bigint,
+	clock timestamptz, duration interval,
+	OUT worker_id bigint,
+	OUT starts timestamptz,
+	OUT ends timestamptz)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	here timestamptz;
+	settings snowflake_registry.registry;
+	last_end timestamptz;
+BEGIN
+	IF holder IS NULL OR instance IS NULL OR layout IS NULL OR worker_ids IS NULL OR worker_ids < 1 THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'holder, instance, layout and number of worker ids of a lease must be given';
+	END IF;
+
+	-- one at a time
+	PERFORM FROM snowflake_registry.registry FOR UPDATE;
+	settings := snowflake_registry.check_call(clock, duration);
+	here := clock_timestamp();
+	last_end := here + settings.max_clock_lead + settings.max_lease;
+	IF settings.layout IS NULL THEN
+		UPDATE snowflake_registry.registry
+		SET layout = acquire.layout, worker_ids = acquire.worker_ids;
+	ELSIF settings.layout <> layout OR settings.worker_ids <> worker_ids THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('registry is for snowflake ids of the layout "%s"', settings.layout),
+			DETAIL = format('The layout of "%s" is "%s".', holder, layout),
+			HINT = 'Give all servers of a registry the same layout.';
+	END IF;
+
+	-- The row may change meanwhile, by a renewal of who holds the lease, or
+	-- when it is set aside by hand.
+	LOOP
+		-- Ranges that are over by the new holder's clock come first, its own
+		-- before those of others, then worker ids that were never used.  It
+		-- has to wait until a range begins that is ahead of its clock.
+		SELECT candidate.worker_id, candidate.starts INTO acquire.worker_id, acquire.starts
+		FROM (
+			SELECT lease.worker_id, greatest(lease.ends, settings.lost_until) AS starts,
+				CASE WHEN lease.holder = acquire.holder THEN 0 ELSE 1 END AS rank
+			FROM snowflake_registry.lease
+			WHERE lease.reserved IS NULL AND (lease.instance IS NULL OR lease.ends <= here)
+				AND lease.worker_id < acquire.worker_ids
+			UNION ALL
+			SELECT min(used.worker_id) + 1, settings.lost_until, 2
+			FROM (SELECT -1::bigint AS worker_id UNION ALL SELECT lease.worker_id FROM snowflake_registry.lease) AS used
+			WHERE NOT EXISTS (SELECT FROM snowflake_registry.lease WHERE lease.worker_id = used.worker_id + 1)
+			HAVING min(used.worker_id) + 1 < acquire.worker_ids
+		) AS candidate
+		WHERE candidate.starts < last_end
+		ORDER BY candidate.starts > clock, candidate.rank, candidate.starts, candidate.worker_id
+		LIMIT 1;
+		-- No error, which would take back what was done after a promotion.
+		IF NOT FOUND THEN
+			RETURN;
+		END IF;
+
+		-- What keeps the invariant is that the old range is over.  Ends are
+		-- whole milliseconds, which all languages can hand back exactly.
+		ends := greatest(starts,
+			date_trunc('milliseconds', least(greatest(starts, clock) + duration, last_end)));
+		INSERT INTO snowflake_registry.lease AS old (worker_id, holder, address, instance, since, starts, ends)
+		VALUES (acquire.worker_id, acquire.holder, inet_client_addr(), acquire.instance, here, acquire.starts, acquire.ends)
+		ON CONFLICT ON CONSTRAINT lease_pkey DO UPDATE
+		SET holder = excluded.holder, address = excluded.address, instance = excluded.instance,
+			since = excluded.since, starts = excluded.starts, ends = excluded.ends
+		WHERE old.reserved IS NULL AND (old.instance IS NULL OR old.ends <= here)
+			AND old.ends <= excluded.starts;
+		IF FOUND THEN
+			RETURN NEXT;
+			RETURN;
+		END IF;
+	END LOOP;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION acquire(text, uuid, text, bigint, timestamptz, interval) FROM PUBLIC;
+
+COMMENT ON FUNCTION acquire(text, uuid, text, bigint, timestamptz, interval) IS
+'lease a worker id: its holder may make ids whose time is at or after "starts" and before "ends"; no row if none is free';
+
+CREATE FUNCTION renew(worker_id bigint, instance uuid, ends timestamptz,
+	clock timestamptz, duration interval)
+RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	settings snowflake_registry.registry;
+	new_end timestamptz;
+BEGIN
+	settings := snowflake_registry.check_call(clock, duration);
+
+	-- The holder knows how far its lease goes.  Who does not is a copy of it,
+	-- or has not been told: either must not go on with it.
+	UPDATE snowflake_registry.lease
+	SET ends = greatest(lease.ends, date_trunc('milliseconds', least(greatest(lease.starts, clock) + duration,
+		clock_timestamp() + settings.max_clock_lead + settings.max_lease)))
+	WHERE lease.worker_id = renew.worker_id AND lease.instance = renew.instance
+		AND lease.ends = renew.ends AND lease.reserved IS NULL
+	RETURNING lease.ends INTO new_end;
+	RETURN new_end;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION renew(bigint, uuid, timestamptz, timestamptz, interval) FROM PUBLIC;
+
+COMMENT ON FUNCTION renew(bigint, uuid, timestamptz, timestamptz, interval) IS
+'lease a worker id for longer; returns the new end, or NULL if the lease is lost and another one must be acquired';
+
+CREATE FUNCTION release(worker_id bigint, instance uuid, used timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	UPDATE snowflake_registry.lease
+	SET instance = NULL, ends = least(lease.ends, greatest(lease.starts, coalesce(used, 'infinity')))
+	WHERE lease.worker_id = release.worker_id AND lease.instance = release.instance;
+	RETURN FOUND;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION release(bigint, uuid, timestamptz) FROM PUBLIC;
+
+COMMENT ON FUNCTION release(bigint, uuid, timestamptz) IS
+'give a lease back, whose holder makes no ids any more and has made none at "used" or later; false if it had none';
+
+--
+-- What an administrator calls
+--
+
+CREATE FUNCTION reserve(worker_id bigint, reason text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF worker_id IS NULL OR worker_id < 0 OR reason IS NULL THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'worker id and reason of a reservation must be given';
+	END IF;
+	INSERT INTO snowflake_registry.lease AS old (worker_id, reserved)
+	VALUES (reserve.worker_id, reserve.reason)
+	ON CONFLICT ON CONSTRAINT lease_pkey DO UPDATE SET reserved = excluded.reserved, instance = NULL
+	WHERE old.instance IS NULL OR old.ends <= clock_timestamp();
+	IF NOT FOUND THEN
+		RAISE object_in_use USING
+			MESSAGE = format('worker id %s is leased', worker_id),
+			HINT = 'Stop its holder, and wait until the lease is over.';
+	END IF;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION reserve(bigint, text) FROM PUBLIC;
+
+COMMENT ON FUNCTION reserve(bigint, text) IS
+'set a worker id aside, for a server that is configured by hand for example';
+
+CREATE FUNCTION unreserve(worker_id bigint, used timestamptz)
+RETURNS boolean
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF used IS NULL THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'it must be given until when a worker id was used',
+			HINT = 'No id that was made with it may be of this instant or later.';
+	END IF;
+	UPDATE snowflake_registry.lease
+	SET reserved = NULL, ends = greatest(lease.ends, used)
+	WHERE lease.worker_id = unreserve.worker_id AND lease.reserved IS NOT NULL;
+	RETURN FOUND;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION unreserve(bigint, timestamptz) FROM PUBLIC;
+
+COMMENT ON FUNCTION unreserve(bigint, timestamptz) IS
+'let a worker id be leased again, for ids from "used" on; false if it was not reserved';

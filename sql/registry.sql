@@ -1,0 +1,138 @@
+\set SHOW_CONTEXT never
+\set VERBOSITY terse
+SET TimeZone = 'UTC';
+CREATE EXTENSION snowflake_registry;
+-- leases of these tests do not run out by themselves, unless they are made to
+UPDATE snowflake_registry.registry SET max_lease = '1 day';
+
+\set layout '''time:41 worker:2 sequence:12'''
+\set a '''00000000-0000-0000-0000-00000000000a'''
+\set b '''00000000-0000-0000-0000-00000000000b'''
+\set c '''00000000-0000-0000-0000-00000000000c'''
+\set d '''00000000-0000-0000-0000-00000000000d'''
+CREATE FUNCTION lease_ends(id bigint, at timestamptz) RETURNS void LANGUAGE sql AS
+$$ UPDATE snowflake_registry.lease SET starts = '-infinity', ends = at WHERE worker_id = id $$;
+CREATE FUNCTION soon(at timestamptz) RETURNS boolean LANGUAGE sql AS
+$$ SELECT abs(extract(epoch FROM at - clock_timestamp())) < 10 $$;
+
+-- Each gets a worker id of its own
+SELECT worker_id, starts, soon(ends - interval '1 hour') FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
+SELECT worker_id, starts FROM snowflake_registry.acquire('b', :b, :layout, 4, clock_timestamp(), '1 hour');
+-- also a clone, with the same name
+SELECT worker_id FROM snowflake_registry.acquire('b', :c, :layout, 4, clock_timestamp(), '1 hour');
+-- one is set aside by hand
+SELECT snowflake_registry.reserve(3, 'the old server');
+SELECT worker_id, holder, state, reserved FROM snowflake_registry.leases ORDER BY worker_id;
+SELECT * FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
+\set VERBOSITY sqlstate
+SELECT snowflake_registry.reserve(0, 'in use');
+\set VERBOSITY default
+
+-- A renewal moves the end, for the holder that knows it
+SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 0 \gset
+SELECT snowflake_registry.renew(0, :a, :'old_end', clock_timestamp(), '2 hours') AS new_end \gset
+SELECT soon(:'new_end'::timestamptz - interval '2 hours');
+-- not one who was not told, not another, and not for another worker id
+SELECT snowflake_registry.renew(0, :a, :'old_end', clock_timestamp(), '2 hours');
+SELECT snowflake_registry.renew(0, :b, :'new_end', clock_timestamp(), '2 hours');
+SELECT snowflake_registry.renew(1, :a, :'new_end', clock_timestamp(), '2 hours');
+-- it never moves the end back
+SELECT snowflake_registry.renew(0, :a, :'new_end', clock_timestamp(), '1 minute') = :'new_end' AS same;
+-- a holder whose clock is behind gets less, one whose clock is ahead is refused
+SELECT snowflake_registry.renew(0, :a, :'new_end', clock_timestamp() - interval '5 hours', '2 hours') = :'new_end' AS same;
+\set VERBOSITY sqlstate
+SELECT snowflake_registry.renew(0, :a, :'new_end', '2090-01-01', '2 hours');
+SELECT snowflake_registry.acquire('d', :d, :layout, 4, '2090-01-01', '2 hours');
+\set VERBOSITY default
+
+-- What is released begins where its holder has stopped
+SELECT snowflake_registry.release(0, :b, clock_timestamp());
+SELECT clock_timestamp() AS stopped \gset
+SELECT snowflake_registry.release(0, :a, :'stopped');
+SELECT snowflake_registry.renew(0, :a, :'new_end', clock_timestamp(), '2 hours');
+SELECT worker_id, starts = :'stopped' AS starts FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
+-- or where the lease ends, if it has not said
+SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 0 \gset
+SELECT snowflake_registry.release(0, :d, NULL);
+SELECT worker_id, starts = :'old_end' AS starts, ends > :'old_end'::timestamptz + interval '59 minutes' AS ends
+FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
+
+-- A lease that is over goes to another one; who held it has lost it
+SELECT lease_ends(1, clock_timestamp() - interval '1 second');
+SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 1 \gset
+SELECT worker_id, starts = :'old_end' AS starts FROM snowflake_registry.acquire('e', :d, :layout, 4, clock_timestamp(), '1 hour');
+SELECT snowflake_registry.renew(1, :b, :'old_end', clock_timestamp(), '1 hour');
+-- if nobody took it, the holder may go on
+SELECT lease_ends(1, clock_timestamp() - interval '1 second');
+SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 1 \gset
+SELECT soon(snowflake_registry.renew(1, :d, :'old_end', clock_timestamp(), '1 hour') - interval '1 hour');
+
+-- What is over by one's own clock comes first, one's own before that of others
+SELECT snowflake_registry.release(0, :a, clock_timestamp() - interval '3 hours'), snowflake_registry.release(1, :d, clock_timestamp() - interval '1 hour'), snowflake_registry.release(2, :c, clock_timestamp());
+SELECT lease_ends(0, clock_timestamp() - interval '3 hours'), lease_ends(1, clock_timestamp() - interval '1 hour');
+SELECT worker_id FROM snowflake_registry.acquire('e', :a, :layout, 4, clock_timestamp(), '1 hour');
+SELECT snowflake_registry.release(1, :a, clock_timestamp());
+SELECT worker_id FROM snowflake_registry.acquire('e', :a, :layout, 4, clock_timestamp() - interval '2 hours', '1 hour');
+SELECT worker_id FROM snowflake_registry.acquire('b', :b, :layout, 4, clock_timestamp(), '1 hour');
+SELECT snowflake_registry.release(0, :a, clock_timestamp()), snowflake_registry.release(2, :b, clock_timestamp());
+
+-- What was set aside can be leased again, above what was made with it
+SELECT snowflake_registry.unreserve(3, clock_timestamp() + interval '1 hour');
+SELECT snowflake_registry.unreserve(3, clock_timestamp());
+SELECT worker_id, state FROM snowflake_registry.leases ORDER BY worker_id;
+SELECT count(DISTINCT worker_id) FROM generate_series(1, 4) AS i, snowflake_registry.acquire('n' || i, gen_random_uuid(), :layout, 4, clock_timestamp(), '1 hour');
+
+-- After a promotion, or a restored backup, grants may be lost: nobody goes on,
+-- and all begin above what could have been granted
+UPDATE snowflake_registry.registry SET max_lease = '2 seconds', max_clock_lead = '500 ms', history = 'another/00000001';
+SELECT lease_ends(id, clock_timestamp()) FROM generate_series(0, 3) AS id;
+SELECT worker_id AS id, instance, ends FROM snowflake_registry.lease WHERE worker_id = 2 \gset
+SELECT snowflake_registry.renew(:id, :'instance', :'ends', clock_timestamp(), '1 second');
+SELECT count(*) FROM snowflake_registry.leases WHERE state = 'held';
+SELECT clock_timestamp() AS promoted \gset
+-- these would end too late for another promotion now
+SELECT * FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 second');
+DO $$
+BEGIN
+	WHILE clock_timestamp() < (SELECT lost_until - max_lease - max_clock_lead + '100 ms' FROM snowflake_registry.registry) LOOP
+		PERFORM pg_sleep(0.05);
+	END LOOP;
+END $$;
+SELECT worker_id, starts > :'promoted'::timestamptz + interval '2 seconds' AS starts, ends > starts AS ends
+FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 second');
+-- with synchronous standbys nothing is lost
+UPDATE snowflake_registry.registry SET asynchronous_standbys = false, lost_until = '-infinity', history = 'another/00000001';
+SELECT worker_id FROM snowflake_registry.acquire('b', :b, :layout, 4, clock_timestamp(), '1 second');
+SELECT lost_until FROM snowflake_registry.registry;
+UPDATE snowflake_registry.registry SET max_lease = '1 day';
+\set VERBOSITY sqlstate
+
+-- Another layout is refused, and arguments that make no sense
+SELECT snowflake_registry.acquire('d', :d, 'twitter', 1024, clock_timestamp(), '1 hour');
+SELECT snowflake_registry.acquire('d', :d, :layout, 8, clock_timestamp(), '1 hour');
+SELECT snowflake_registry.acquire(NULL, :d, :layout, 4, clock_timestamp(), '1 hour');
+SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '0');
+SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '2 days');
+SELECT snowflake_registry.acquire('d', :d, :layout, 4, NULL, '1 hour');
+SELECT snowflake_registry.unreserve(3, NULL);
+
+-- Who may call it needs no other right, and others may not
+CREATE ROLE regress_registry_server;
+SET ROLE regress_registry_server;
+SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
+RESET ROLE;
+GRANT USAGE ON SCHEMA snowflake_registry TO regress_registry_server;
+SET ROLE regress_registry_server;
+SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_registry.acquire TO regress_registry_server;
+SET ROLE regress_registry_server;
+SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
+UPDATE snowflake_registry.lease SET ends = '-infinity';
+SELECT snowflake_registry.reserve(0, 'x');
+RESET ROLE;
+\set VERBOSITY default
+DROP EXTENSION snowflake_registry;
+DROP OWNED BY regress_registry_server;
+DROP ROLE regress_registry_server;
+DROP FUNCTION lease_ends, soon;
