@@ -1174,9 +1174,12 @@ take_block(int count)
 
 	do
 	{
-		first = old + 1;
-		if (old < window.first)
-			first = window.last - window.start >= count - 1 ? window.start : window.first;
+		if (old >= window.first)
+			first = old + 1;
+		else if (window.last - window.start >= count - 1)
+			first = window.start;
+		else
+			first = window.first;
 		pg_read_barrier();
 		if (first > window.last ||
 			window.generation != pg_atomic_read_u32(&shared->generation))
@@ -1213,33 +1216,16 @@ GeneratorNext(int64 tag_bits, Oid function)
 }
 
 /*
- * How many ids one call can get at most, beginning with no id ahead of the
- * clock, before it has waited for too long.
+ * How many consecutive ids one call can get at most, beginning with no id
+ * ahead of the clock, before it has waited for too long.  Throws an error if
+ * the layout has none.
  */
 int64
 GeneratorReservable(void)
 {
 	const Layout *layout = GeneratorLayout();
+	double		per_tick;
 	double		ticks;
-
-	while (!is_configured())
-		configure();
-	ticks = 1 + config.ahead + (double) setting_max_wait * 1000 / layout->tick;
-	return Min((config.end_lane - config.first_lane) * (config.sequence_mask + 1.0) * ticks,
-			   PG_INT32_MAX);
-}
-
-/*
- * Make consecutive ids, as many as are wanted or as the lane has left in its
- * tick.  Returns their number.  A caller who goes on until it has all of them
- * has one "wait_start" for them, 0 at first, and may wait once for them all.
- */
-int
-GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start,
-				 Oid function)
-{
-	const Layout *layout = GeneratorLayout();
-	int			taken;
 
 	if (layout->order[layout->num_fields - 1] != FIELD_SEQUENCE)
 		ereport(ERROR,
@@ -1248,6 +1234,25 @@ GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start,
 				 errdetail("The last field of the layout \"%s\" must be \"sequence\".",
 						   LayoutToText(layout)),
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
+
+	while (!is_configured())
+		configure();
+	per_tick = (config.end_lane - config.first_lane) * (config.sequence_mask + 1.0);
+	ticks = 1 + config.ahead + (double) setting_max_wait * 1000 / layout->tick;
+	return Min(per_tick * ticks, PG_INT32_MAX);
+}
+
+/*
+ * Make consecutive ids, as many as are wanted or as the lane has left in its
+ * tick.  Returns their number.  There must be some, see above.  A caller who
+ * goes on until it has all of them has one "wait_start" for them, 0 at first,
+ * and waits once for them all.
+ */
+int
+GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start,
+				 Oid function)
+{
+	int			taken;
 
 	do
 	{

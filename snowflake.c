@@ -515,14 +515,17 @@ last_before(const Layout *layout, TimestampTz instant)
 Datum
 snowflake_last_before(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(last_before(get_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0)));
+	const Layout *layout = get_layout(fcinfo, 1);
+
+	PG_RETURN_INT64(last_before(layout, PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 /* first_from(instant timestamptz [, layout text]) */
 Datum
 snowflake_first_from(PG_FUNCTION_ARGS)
 {
-	int64		last = last_before(get_layout(fcinfo, 1), PG_GETARG_TIMESTAMPTZ(0));
+	const Layout *layout = get_layout(fcinfo, 1);
+	int64		last = last_before(layout, PG_GETARG_TIMESTAMPTZ(0));
 
 	/* above the last id of 63 bits there is no bigint */
 	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);
@@ -572,16 +575,19 @@ Datum
 snowflake_to_text(PG_FUNCTION_ARGS)
 {
 	int64		id = get_any_id(fcinfo, 0);
+	char	   *encoding = text_to_cstring(PG_GETARG_TEXT_PP(1));
 
-	PG_RETURN_TEXT_P(cstring_to_text(TextFromId(id, text_to_cstring(PG_GETARG_TEXT_PP(1)))));
+	PG_RETURN_TEXT_P(cstring_to_text(TextFromId(id, encoding)));
 }
 
 /* from_text(id text, encoding text) */
 Datum
 snowflake_from_text(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(TextToId(text_to_cstring(PG_GETARG_TEXT_PP(0)),
-							 text_to_cstring(PG_GETARG_TEXT_PP(1))));
+	char	   *id = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	char	   *encoding = text_to_cstring(PG_GETARG_TEXT_PP(1));
+
+	PG_RETURN_INT64(TextToId(id, encoding));
 }
 
 /* The bytes of a text, or of a bytea. */
@@ -590,7 +596,11 @@ get_bytes(FunctionCallInfo fcinfo, int arg)
 {
 	struct varlena *value = PG_GETARG_VARLENA_PP(arg);
 
-	return (MaskBytes) {(const uint8 *) VARDATA_ANY(value), VARSIZE_ANY_EXHDR(value)};
+	MaskBytes	bytes;
+
+	bytes.data = (const uint8 *) VARDATA_ANY(value);
+	bytes.length = VARSIZE_ANY_EXHDR(value);
+	return bytes;
 }
 
 static MaskBytes
