@@ -84,10 +84,11 @@ check_all ""
 
 sed "s/host=localhost/host=localhost port=$port/; s/^listen_port.*/listen_port = $bouncer_port/" \
 	"$clients/pgbouncer.ini" >pgbouncer.ini
+printf '%s\n' "pidfile = $PWD/pgbouncer.pid" "logfile = $PWD/pgbouncer.log" >>pgbouncer.ini
 chmod 644 pgbouncer.ini
-as_user pgbouncer --quiet pgbouncer.ini 2>pgbouncer.log &
-bouncer=$!
-trap 'kill "$bouncer" || true; stop_throwaway_server' EXIT
+# its own background process, which must not outlive us
+as_user pgbouncer --daemon --quiet pgbouncer.ini
+trap 'kill "$(cat "$throwaway/pgbouncer.pid")" || true; stop_throwaway_server' EXIT
 for ((i = 0; i < 100; i++)); do
 	! PGPORT=$bouncer_port query 'SELECT 1' >/dev/null 2>&1 || break
 	sleep 0.1

@@ -41,7 +41,8 @@ copy_old()
 	make --silent -C "$work/old" PG_CONFIG="$bindir/pg_config" with_llvm=no install DESTDIR="$work"
 	cp -r "/usr/lib/postgresql/$old" "$work/usr/lib/postgresql"
 	cp -r "/usr/share/postgresql/$old" "$work/usr/share/postgresql"
-	ldd "$bindir"/* | awk '$2 == "=>" { print $3 }' | sort -u |
+	# other packages put scripts there, which ldd minds
+	{ ldd "$bindir"/* || true; } | awk '$2 == "=>" { print $3 }' | sort -u |
 		while read -r library; do
 			[ -e "$release$library" ] || cp "$library" "$work/usr/lib/postgresql/$old/lib"
 		done
