@@ -150,21 +150,27 @@ copy_layout(FunctionCallInfo fcinfo, int layout_arg, MemoryContext context)
 	return layout;
 }
 
+/* The type of the rows that a function returns, to be kept in a context. */
+static TupleDesc
+look_up_row_type(FunctionCallInfo fcinfo, MemoryContext context)
+{
+	MemoryContext oldcontext = MemoryContextSwitchTo(context);
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	tupdesc = BlessTupleDesc(CreateTupleDescCopy(tupdesc));
+	MemoryContextSwitchTo(oldcontext);
+	return tupdesc;
+}
+
 static TupleDesc
 get_row_type(FunctionCallInfo fcinfo)
 {
 	CallSite   *site = get_call_site(fcinfo);
 
 	if (site->tupdesc == NULL)
-	{
-		MemoryContext oldcontext = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
-		TupleDesc	tupdesc;
-
-		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-			elog(ERROR, "return type must be a row type");
-		site->tupdesc = BlessTupleDesc(CreateTupleDescCopy(tupdesc));
-		MemoryContextSwitchTo(oldcontext);
-	}
+		site->tupdesc = look_up_row_type(fcinfo, fcinfo->flinfo->fn_mcxt);
 	return site->tupdesc;
 }
 
@@ -313,8 +319,8 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 	if (SRF_IS_FIRSTCALL())
 	{
 		int32		count = PG_GETARG_INT32(0);
+		int64		reservable;
 		MemoryContext oldcontext;
-		TupleDesc	tupdesc;
 
 		if (count < 1 || count > MAX_RESERVED)
 			ereport(ERROR,
@@ -322,19 +328,18 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 					 errmsg("number of snowflake ids is out of range: %d", count),
 					 errdetail("One call reserves 1 to %d ids.", MAX_RESERVED)));
 		/* lest a call that must fail take what others could have */
-		if (count > GeneratorReservable())
+		reservable = GeneratorReservable();
+		if (count > reservable)
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 					 errmsg("number of snowflake ids is out of range: %d", count),
 					 errdetail("With this layout, \"snowflake.max_ahead\" and \"snowflake.max_wait\", one call can reserve " INT64_FORMAT " ids at most.",
-							   GeneratorReservable()),
+							   reservable),
 					 errhint("Reserve fewer ids at once.")));
 
 		funcctx = SRF_FIRSTCALL_INIT();
+		funcctx->tuple_desc = look_up_row_type(fcinfo, funcctx->multi_call_memory_ctx);
 		oldcontext = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
-		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-			elog(ERROR, "return type must be a row type");
-		funcctx->tuple_desc = BlessTupleDesc(tupdesc);
 		funcctx->max_calls = reserve_blocks(count, &block, fcinfo->flinfo->fn_oid);
 		funcctx->user_fctx = block;
 		MemoryContextSwitchTo(oldcontext);
@@ -643,16 +648,8 @@ snowflake_layout(PG_FUNCTION_ARGS)
 
 	if (SRF_IS_FIRSTCALL())
 	{
-		MemoryContext oldcontext;
-		TupleDesc	tupdesc;
-
 		funcctx = SRF_FIRSTCALL_INIT();
-		oldcontext = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
-		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-			elog(ERROR, "return type must be a row type");
-		funcctx->tuple_desc = BlessTupleDesc(tupdesc);
-
-		MemoryContextSwitchTo(oldcontext);
+		funcctx->tuple_desc = look_up_row_type(fcinfo, funcctx->multi_call_memory_ctx);
 		funcctx->user_fctx = copy_layout(fcinfo, 0, funcctx->multi_call_memory_ctx);
 	}
 	funcctx = SRF_PERCALL_SETUP();

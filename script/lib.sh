@@ -38,6 +38,16 @@ need_packages()
 		apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
 }
 
+# Install Node.js with its driver pg, in the directory of a throwaway server.
+need_node_pg()
+{
+	# a Node.js that is there may be another than Debian's
+	command -v npm >/dev/null || need_packages nodejs npm
+	npm install --silent --no-save --prefix "$throwaway/node" pg@8 >"$throwaway/npm.log" 2>&1 ||
+		{ cat "$throwaway/npm.log"; die "could not install pg"; }
+	export NODE_PATH=$throwaway/node/node_modules
+}
+
 # PostgreSQL refuses to run as root: then its own user runs the command.
 as_user()
 {

@@ -64,17 +64,6 @@ sub hunt
 	return ($ids, $duplicates, $refused, $errors);
 }
 
-sub new_hunting_server
-{
-	my ($name, %settings) = @_;
-	return new_server(
-		$name,
-		clock => 1,
-		'snowflake.layout' => 'snowflake lane:1',
-		'snowflake.max_wait' => 0,
-		%settings);
-}
-
 my $node = new_hunting_server('product');
 my ($ids, $duplicates, $refused, $errors) = hunt($node);
 is($duplicates, 0, 'no id was made twice');

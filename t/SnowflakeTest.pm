@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  new_server add_extension run_clients sqlstate_of wait_until_alone
+  new_server new_hunting_server add_extension run_clients sqlstate_of wait_until_alone
   set_and_reload crash
   faketime_library set_clock start_with_clock use_mutant with_mutants
   start_collectors stop_collectors count_duplicates
@@ -172,6 +172,20 @@ EOC
 	}
 	add_extension($node, 'postgres');
 	return $node;
+}
+
+# One for hunts: two lanes, on which the same ticks are soon lived again, and
+# errors instead of waits.
+sub new_hunting_server
+{
+	my ($name, %settings) = @_;
+
+	return new_server(
+		$name,
+		clock => 1,
+		'snowflake.layout' => 'snowflake lane:1',
+		'snowflake.max_wait' => 0,
+		%settings);
 }
 
 sub add_extension

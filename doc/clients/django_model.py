@@ -1,12 +1,10 @@
-# Django: an automatic key with another default.  Foreign keys to it are bigint.
-import os, django
+import os, django    # foreign keys to this automatic key are bigint
 from django.conf import settings
 from django.db import connection, models
 
 class SnowflakeField(models.BigAutoField):
     def db_type(self, connection):
         return "bigint DEFAULT snowflake_nextval()"
-
     def db_type_suffix(self, connection):    # no identity, as newer versions have it
         return None
 

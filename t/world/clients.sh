@@ -11,8 +11,6 @@ cd "$(dirname "$0")/../.."
 
 need_packages python3-psycopg python3-psycopg2 python3-sqlalchemy python3-django \
 	default-jdk-headless libpostgresql-jdbc-java pgbouncer
-# a Node.js that is there may be another than Debian's
-command -v npm >/dev/null || need_packages nodejs npm
 
 port=$((20000 + RANDOM % 10000))
 bouncer_port=$((port + 1))
@@ -22,8 +20,8 @@ listen_addresses = 'localhost'
 port = $port
 END
 clients=$PWD/source/doc/clients
-npm install --silent --no-save --prefix "$throwaway/node" pg@8 >npm.log 2>&1 || { cat npm.log; die "could not install pg"; }
-export NODE_PATH=$throwaway/node/node_modules PGHOST=localhost PGPORT=$port
+need_node_pg
+export PGHOST=localhost PGPORT=$port
 status=0
 
 query()

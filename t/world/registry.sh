@@ -10,14 +10,11 @@ cd "$(dirname "$0")/../.."
 . script/lib.sh
 
 need_packages python3-psycopg
-# a Node.js that is there may be another than Debian's
-command -v npm >/dev/null || need_packages nodejs npm
 umask 022
 start_throwaway_server <<END
 max_connections = 250
 END
-npm install --silent --no-save --prefix "$throwaway/node" pg@8 >npm.log 2>&1 || { cat npm.log; die "could not install pg"; }
-export NODE_PATH=$throwaway/node/node_modules
+need_node_pg
 script=$throwaway/stage/usr/share/postgresql/$version/extension/snowflake_registry--1.0.sql
 cp "$script" script.sql
 status=0
