@@ -52,6 +52,24 @@ COMMENT ON COLUMN registry.lost_until IS
 
 INSERT INTO registry DEFAULT VALUES;
 
+-- A dump brings its row along, and the history in it: that takes the place of
+-- the one above.
+CREATE FUNCTION replace_unused() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	DELETE FROM snowflake_registry.registry WHERE history IS NULL;
+	RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION replace_unused() IS
+'for internal use';
+
+CREATE TRIGGER replace_unused BEFORE INSERT ON registry
+FOR EACH ROW EXECUTE FUNCTION replace_unused();
+
 CREATE TABLE lease (
 	worker_id bigint PRIMARY KEY CHECK (worker_id >= 0),
 	holder text,

@@ -136,3 +136,14 @@ DROP EXTENSION snowflake_registry;
 DROP OWNED BY regress_registry_server;
 DROP ROLE regress_registry_server;
 DROP FUNCTION lease_ends, soon;
+
+-- What a dump restores takes the place of settings that nobody has used, and
+-- its history tells that grants may be missing; those in use stay
+CREATE EXTENSION snowflake_registry;
+INSERT INTO snowflake_registry.registry (layout, worker_ids, history) VALUES (:layout, 4, 'another/00000001');
+SELECT layout, worker_ids, history FROM snowflake_registry.registry;
+SELECT * FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 second');
+SELECT lost_until > clock_timestamp() + interval '2 minutes' AS begins_above FROM snowflake_registry.registry;
+\set VERBOSITY sqlstate
+INSERT INTO snowflake_registry.registry DEFAULT VALUES;
+DROP EXTENSION snowflake_registry;
