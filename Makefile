@@ -8,6 +8,7 @@ OBJS = \
 	layout.o \
 	mark.o \
 	mask.o \
+	registry.o \
 	settings.o \
 	snowflake.o \
 	text.o
@@ -18,6 +19,9 @@ PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
 REGRESS = layout decode compose vectors roundtrip settings generate tables mark \
 	time partitions text mask inspect reserve adopt registry
+
+PG_CPPFLAGS = -I$(libpq_srcdir)
+SHLIB_LINK_INTERNAL = $(libpq)
 
 REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 
@@ -33,8 +37,9 @@ inspect.o: inspect.h layout.h
 layout.o: compat.h layout.h
 mark.o: compat.h mark.h
 mask.o: mask.h
+registry.o: compat.h generator.h layout.h registry.h settings.h
 settings.o: compat.h layout.h settings.h
-snowflake.o: compat.h generator.h inspect.h layout.h mask.h settings.h text.h
+snowflake.o: compat.h generator.h inspect.h layout.h mask.h registry.h settings.h text.h
 text.o: text.h
 
 # for script/check

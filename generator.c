@@ -43,6 +43,12 @@
  *		compare-and-swap, and who begins a generation changes all words after
  *		that.  So a compare-and-swap that belongs to an earlier one fails.
  *
+ *		Invariant 7.  If the worker id is leased, a window's tick is within the
+ *		lease that its id bits are taken from.  A session copies worker id,
+ *		start and end together, and keeps them until it sees that there is
+ *		something newer.  It need not see that in time: the ids that an old
+ *		lease allows are never anybody else's.  See registry.c.
+ *
  * Note about locking issues: words, limits, floors and the generation are
  * atomics.  The spinlock guards what changes when sessions come and go and
  * when limits are moved, for a few instructions each time.  Who moves the
@@ -137,6 +143,14 @@ typedef struct ServerSlot
 	bool		retired;		/* set aside by a reset; guarded by the spinlock */
 } ServerSlot;
 
+/* A worker id, and the ticks that its ids may be in: from start, before end. */
+typedef struct WorkerLease
+{
+	int64		worker_id;		/* -1: there is none */
+	uint64		start;
+	uint64		end;
+} WorkerLease;
+
 typedef struct GeneratorShared
 {
 	/* never changes */
@@ -167,6 +181,14 @@ typedef struct GeneratorShared
 	/* wall clock less monotonic clock in us; 0 before the first look */
 	pg_atomic_uint64 clock_offset;
 
+	/* guarded by the spinlock; not used if the worker id is that of a setting */
+	WorkerLease worker_lease;
+	LeaseState	lease_state;
+	/* counts what was written to it; read without the spinlock */
+	pg_atomic_uint32 leases;
+	/* all leased worker ids share one: what each can make, its lease tells */
+	ServerSlot	leased_server;
+
 	ServerSlot	servers[MAX_SERVERS];
 	DatabaseSlot slots[MAX_DATABASES];
 	Lane		lanes[GENERATOR_MAX_LANES];
@@ -184,6 +206,8 @@ static struct
 {
 	uint32		settings_version;
 	uint32		resets;
+	uint32		leases;
+	WorkerLease worker_lease;	/* or the setting, without bounds */
 	int			sequence_bits;
 	int			sequence_shift;
 	int			time_shift;
@@ -244,6 +268,9 @@ initialize_shared(SHMEM_INIT_ARGS)
 	pg_atomic_init_u32(&memory->resets, 0);
 	pg_atomic_init_u64(&memory->start, 0);
 	pg_atomic_init_u64(&memory->clock_offset, 0);
+	memory->worker_lease.worker_id = -1;
+	pg_atomic_init_u32(&memory->leases, 0);
+	pg_atomic_init_u64(&memory->leased_server.end, 0);
 	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		pg_atomic_init_u64(&memory->slots[i].limit, 0);
@@ -465,6 +492,24 @@ sleep_for(int64 microseconds)
 	CHECK_FOR_INTERRUPTS();
 }
 
+/*
+ * Sleep for a while; false if the call has waited for as long as it may.  All
+ * in microseconds of the monotonic clock: the other one may be stepping.
+ */
+static bool
+keep_waiting(int64 a_while, int64 max_wait, int64 *wait_start)
+{
+	int64		left;
+
+	if (*wait_start == 0)
+		*wait_start = monotonic_now();
+	left = max_wait - (monotonic_now() - *wait_start);
+	if (left <= 0)
+		return false;
+	sleep_for(Min(a_while, left));
+	return true;
+}
+
 /* The slot of our database, taken if it has none; NULL if that is not wanted. */
 static DatabaseSlot *
 find_slot(bool take)
@@ -535,6 +580,74 @@ find_server(int64 server_bits)
 	return found;
 }
 
+/*
+ * The worker id to use, and the number of what was last written about leases.
+ * False if there is no worker id.
+ */
+static bool
+get_worker_lease(WorkerLease *lease, uint32 *number)
+{
+	if (!SettingsRegistryIsUsed())
+	{
+		lease->worker_id = setting_worker_id;
+		lease->start = 0;
+		lease->end = PG_UINT64_MAX;
+		*number = 0;
+		return true;
+	}
+	SpinLockAcquire(&shared->mutex);
+	*lease = shared->worker_lease;
+	*number = pg_atomic_read_u32(&shared->leases);
+	SpinLockRelease(&shared->mutex);
+	return lease->worker_id >= 0;
+}
+
+static const char *
+lease_hint(LeaseState state)
+{
+	switch (state)
+	{
+		case LEASE_NOT_ASKED:
+			return "The server was started or promoted a moment ago, and asks the registry for a lease.";
+		case LEASE_HELD:
+			return "The lease is renewed every third of \"snowflake.registry_lease\". If that is too late, raise it, or lower \"snowflake.max_ahead\".";
+		case LEASE_UNREACHABLE:
+			return "The registry cannot be reached; the server's log tells why. Ids are made again as soon as it answers.";
+		case LEASE_NONE_FREE:
+			return "The registry has no free worker id. Ids are made again as soon as it has one.";
+		case LEASE_REFUSED:
+			return "The registry refuses this server; the server's log tells why.";
+		case LEASE_RELEASED:
+			return "The lease was given back, because the server or its lease worker is being stopped.";
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
+/* Wait for a lease that begins or goes further than the one that we know. */
+static void
+wait_for_lease(int64 *wait_start)
+{
+	const Layout *layout = GeneratorLayout();
+	WorkerLease lease;
+	LeaseState	state;
+
+	if (keep_waiting(10000, setting_max_wait * INT64CONST(1000), wait_start))
+		return;
+
+	SpinLockAcquire(&shared->mutex);
+	lease = shared->worker_lease;
+	state = shared->lease_state;
+	SpinLockRelease(&shared->mutex);
+	ereport(ERROR,
+			(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+			 errmsg("server has no lease of a worker id for snowflake ids"),
+			 lease.worker_id < 0 ? 0 :
+			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
+					   lease.worker_id,
+					   timestamptz_to_str(LayoutTickToTime(layout, Min(lease.end, (uint64) layout->last_tick)))),
+			 errhint("%s", lease_hint(state))));
+}
+
 /* What of an id says which server made it. */
 static int64
 server_mask(const Layout *layout)
@@ -545,8 +658,8 @@ server_mask(const Layout *layout)
 }
 
 /*
- * Take over the settings, at first use and whenever they or the number of
- * resets have changed.
+ * Take over the settings, at first use and whenever they, the lease or the
+ * number of resets have changed.
  */
 static void
 configure(void)
@@ -556,6 +669,9 @@ configure(void)
 	uint32		resets;
 	int			num_lanes;
 	int64		lease;
+	WorkerLease worker_lease;
+	uint32		leases;
+	int64		wait_start = 0;
 
 	/* the timeline is not known before recovery has ended */
 	PreventCommandDuringRecovery("snowflake_nextval()");
@@ -568,12 +684,14 @@ configure(void)
 	while ((resets = pg_atomic_read_u32(&shared->resets)) & 1)
 		sleep_for(10000);
 
+	while (!get_worker_lease(&worker_lease, &leases))
+		wait_for_lease(&wait_start);
 	server_bits =
 		server_id_bits(layout, FIELD_DATACENTER, "snowflake.datacenter_id",
 					   setting_datacenter_id) |
 		server_id_bits(layout, FIELD_WORKER, "snowflake.worker_id",
-					   setting_worker_id);
-	server = find_server(server_bits);
+					   worker_lease.worker_id);
+	server = SettingsRegistryIsUsed() ? &shared->leased_server : find_server(server_bits);
 	server_bits |= LayoutPut(layout, FIELD_TIMELINE,
 							 GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
 
@@ -613,6 +731,9 @@ configure(void)
 	/* a reset goes back, with a worker id that has made no ids there */
 	if (resets != config.resets)
 		min_tick = last_word = 0;
+	min_tick = Max(min_tick, worker_lease.start);
+	config.worker_lease = worker_lease;
+	config.leases = leases;
 	config.server_bits = server_bits;
 	config.resets = resets;
 
@@ -620,9 +741,9 @@ configure(void)
 }
 
 /*
- * Whether this session knows of the latest settings and resets.  Notes the
- * generation of windows before that, for a reset first makes its number known
- * and then begins a new generation.
+ * Whether this session knows of the latest settings, lease and resets.  Notes
+ * the generation of windows before that, for a reset first makes its number
+ * known and then begins a new generation.  So does the end of a lease.
  */
 static bool
 is_configured(void)
@@ -631,7 +752,8 @@ is_configured(void)
 		return false;
 	window.generation = pg_atomic_read_u32(&shared->generation);
 	pg_read_barrier();
-	return config.resets == pg_atomic_read_u32(&shared->resets);
+	return config.resets == pg_atomic_read_u32(&shared->resets) &&
+		config.leases == pg_atomic_read_u32(&shared->leases);
 }
 
 /* The tick that a lane's next id can be in, at the earliest. */
@@ -828,24 +950,6 @@ ahead_bound(uint64 now_tick, uint64 mark_tick)
 	return start > bound ? now_tick + config.max_ahead : bound;
 }
 
-/*
- * Sleep for a while; false if the call has waited for as long as it may.  All
- * in microseconds of the monotonic clock: the other one may be stepping.
- */
-static bool
-keep_waiting(int64 a_while, int64 max_wait, int64 *wait_start)
-{
-	int64		left;
-
-	if (*wait_start == 0)
-		*wait_start = monotonic_now();
-	left = max_wait - (monotonic_now() - *wait_start);
-	if (left <= 0)
-		return false;
-	sleep_for(Min(a_while, left));
-	return true;
-}
-
 /* Wait for a lock on the mark that is not one of ours to be given up. */
 static void
 wait_for_lock(int64 *wait_start)
@@ -899,6 +1003,15 @@ wait_for_clock(const Layout *layout, uint64 tick, uint64 mark_tick,
 	if (keep_waiting(Min(missing, 100000), max_wait, wait_start))
 		return;
 
+	if (config.worker_lease.start > now_tick + ahead)
+		ereport(ERROR,
+				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
+				 errdetail("It is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first.",
+						   config.worker_lease.worker_id,
+						   timestamptz_to_str(LayoutTickToTime(layout, Min(config.worker_lease.start, (uint64) layout->last_tick))),
+						   missing / 1e3),
+				 errhint("Nothing has to be done: it begins above all ids that the registry, which may have lost grants, can have granted to others.")));
 	if (begin > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
@@ -1106,6 +1219,11 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 		{
 			if (!watch_clock())
 				wait_for_clock(layout, tick, mark_tick, wait_start);
+			continue;
+		}
+		if (tick >= config.worker_lease.end)
+		{
+			wait_for_lease(wait_start);
 			continue;
 		}
 
@@ -1381,8 +1499,11 @@ set_back(const Mark *mark, const Layout *layout, uint64 begin, uint64 bound,
 	MarkSet(mark, mark_below(layout, begin), &slot->written);
 
 	SpinLockAcquire(&shared->mutex);
-	/* to what no word was before: a compare-and-swap might wait for that */
-	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+	/*
+	 * To what no word was before: a compare-and-swap might wait for that.
+	 * With a lease they are never far ahead, and tell how much of it is used.
+	 */
+	for (int i = 0; i < GENERATOR_MAX_LANES && server != &shared->leased_server; i++)
 		pg_atomic_write_u64(&shared->lanes[i].word,
 							pg_atomic_read_u32(&shared->resets));
 	for (int i = 0; i < MAX_DATABASES; i++)
@@ -1509,4 +1630,70 @@ GeneratorRestoreMark(Oid function)
 
 	/* others make ids as soon as they see the extension: it must not get lost */
 	ForceSyncCommit();
+}
+
+/* The first tick that does not begin before an instant. */
+static uint64
+first_tick_from(const Layout *layout, TimestampTz instant)
+{
+	int64		tick;
+
+	if (instant <= layout->epoch)
+		return 0;
+	if (!LayoutTimeToTick(layout, instant - 1, &tick))
+		return (uint64) layout->last_tick + 1;
+	return tick + 1;
+}
+
+/*
+ * Take ids whose time is from an instant on and before another from a worker
+ * id that nobody else has them from.  For the lease worker.
+ */
+void
+GeneratorSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
+{
+	const Layout *layout = GeneratorLayout();
+
+	SpinLockAcquire(&shared->mutex);
+	shared->worker_lease.worker_id = worker_id;
+	shared->worker_lease.start = first_tick_from(layout, starts);
+	shared->worker_lease.end = first_tick_from(layout, ends);
+	shared->lease_state = LEASE_HELD;
+	pg_atomic_fetch_add_u32(&shared->leases, 1);
+	SpinLockRelease(&shared->mutex);
+}
+
+/* Say why the lease is not renewed, for errors when it has ended. */
+void
+GeneratorSetLeaseState(LeaseState state)
+{
+	SpinLockAcquire(&shared->mutex);
+	shared->lease_state = state;
+	SpinLockRelease(&shared->mutex);
+}
+
+/*
+ * Make no more ids under the lease.  Returns the first instant that none of
+ * them can be of: by invariant 6, no session makes one after that.
+ */
+TimestampTz
+GeneratorEndLease(void)
+{
+	const Layout *layout = GeneratorLayout();
+	uint64		end = 0;
+
+	SpinLockAcquire(&shared->mutex);
+	shared->worker_lease.worker_id = -1;
+	shared->lease_state = LEASE_RELEASED;
+	pg_atomic_fetch_add_u32(&shared->leases, 1);
+	SpinLockRelease(&shared->mutex);
+	close_windows();
+
+	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+	{
+		uint64		word = pg_atomic_read_u64(&shared->lanes[i].word);
+
+		end = Max(end, (word >> layout->bits[FIELD_SEQUENCE]) + 1);
+	}
+	return end > (uint64) layout->last_tick ? DT_NOEND : LayoutTickToTime(layout, end);
 }

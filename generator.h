@@ -19,9 +19,21 @@
 #define ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD		MAKE_SQLSTATE('S','F','0','0','1')
 #define ERRCODE_SNOWFLAKE_BEFORE_EPOCH		MAKE_SQLSTATE('S','F','0','0','2')
 #define ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED	MAKE_SQLSTATE('S','F','0','0','3')
+#define ERRCODE_SNOWFLAKE_NO_LEASE			MAKE_SQLSTATE('S','F','0','0','4')
 
 /* Lanes that exist in shared memory, however wide the layout's field is. */
 #define GENERATOR_MAX_LANES 64
+
+/* What came of the last attempt to lease a worker id, or to renew the lease. */
+typedef enum LeaseState
+{
+	LEASE_NOT_ASKED,
+	LEASE_HELD,
+	LEASE_UNREACHABLE,
+	LEASE_NONE_FREE,
+	LEASE_REFUSED,
+	LEASE_RELEASED
+} LeaseState;
 
 extern void GeneratorInit(void);
 extern const Layout *GeneratorLayout(void);
@@ -33,5 +45,9 @@ extern bool GeneratorLast(int64 *id);
 extern void GeneratorAdvance(int64 id, Oid function);
 extern void GeneratorReset(bool force, Oid function);
 extern void GeneratorRestoreMark(Oid function);
+extern void GeneratorSetLease(int64 worker_id, TimestampTz starts,
+							  TimestampTz ends);
+extern void GeneratorSetLeaseState(LeaseState state);
+extern TimestampTz GeneratorEndLease(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

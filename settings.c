@@ -5,6 +5,9 @@
  *
  * All but snowflake.max_wait belong to the server and not to a session: they
  * are PGC_SIGHUP, so that nobody can take another worker id for one session.
+ * snowflake.registry is PGC_POSTMASTER, as the lease worker is started with
+ * the server.  That is only possible while the library is preloaded; in one
+ * that is loaded late, a registry is of no use.
  *
  * The library may be loaded long after the configuration has been read.
  * Until then PostgreSQL keeps our settings as mere text.  When we define
@@ -30,6 +33,7 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "libpq-fe.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
@@ -43,10 +47,14 @@ Layout		setting_layout;
 int			setting_sequence_start = SEQUENCE_START_RANDOM;
 int			setting_max_ahead = 5000;
 int			setting_max_wait = 1000;
+char	   *setting_registry = NULL;
+int			setting_registry_lease = 60000;
+char	   *setting_node_name = NULL;
 
 uint32		settings_version = 1;
 
 static char *layout_text = NULL;
+static bool preloaded = false;
 
 static const struct config_enum_entry sequence_start_options[] = {
 	{"random", SEQUENCE_START_RANDOM, false},
@@ -69,11 +77,14 @@ static FoundSetting found_settings[] = {
 	{.name = "snowflake.datacenter_id",.takes = "a whole number from 0 to 2147483647"},
 	{.name = "snowflake.sequence_start",.takes = "\"random\" or \"zero\""},
 	{.name = "snowflake.max_ahead",.takes = "a time from 0 to 2147483647 ms, or -1"},
+	{.name = "snowflake.registry"},
 	{.name = "snowflake.layout"},
 };
 
 static FoundSetting *const found_layout =
 &found_settings[lengthof(found_settings) - 1];
+static FoundSetting *const found_registry =
+&found_settings[lengthof(found_settings) - 2];
 
 static int	found_by_pid;
 
@@ -108,6 +119,25 @@ assign_number(int newval, void *extra)
 	settings_version++;
 }
 
+static bool
+check_registry(char **newval, void **extra, GucSource source)
+{
+	PQconninfoOption *options;
+	char	   *reason = NULL;
+
+	if (**newval == '\0')
+		return true;
+	options = PQconninfoParse(*newval, &reason);
+	if (options == NULL)
+	{
+		GUC_check_errdetail("%s", reason != NULL ? pchomp(reason) : "Out of memory.");
+		PQfreemem(reason);
+		return false;
+	}
+	PQconninfoFree(options);
+	return true;
+}
+
 static void
 remember_found(FoundSetting *found)
 {
@@ -131,6 +161,7 @@ void
 SettingsDefine(void)
 {
 	found_by_pid = MyProcPid;
+	preloaded = process_shared_preload_libraries_in_progress;
 	for (int i = 0; i < lengthof(found_settings); i++)
 		remember_found(&found_settings[i]);
 
@@ -193,6 +224,34 @@ SettingsDefine(void)
 							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
 							NULL, NULL, NULL);
 
+	DefineCustomStringVariable("snowflake.registry",
+							   "Sets the connection string of the database to lease a worker id from.",
+							   "The database has the extension \"snowflake_registry\". If empty, the worker id is that of snowflake.worker_id.",
+							   &setting_registry,
+							   "",
+							   preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
+							   GUC_SUPERUSER_ONLY | GUC_ALLOW_IN_PARALLEL,
+							   check_registry, NULL, NULL);
+
+	DefineCustomIntVariable("snowflake.registry_lease",
+							"Sets for how long a worker id is leased.",
+							"The lease is renewed every third of that. Without the registry, ids are made until the lease ends.",
+							&setting_registry_lease,
+							60000,
+							1000, 24 * 3600 * 1000,
+							PGC_SIGHUP,
+							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
+							NULL, NULL, NULL);
+
+	DefineCustomStringVariable("snowflake.node_name",
+							   "Sets the name of this server in the registry.",
+							   "If empty, it is the name of the host and the port. Who asks the registry again under the same name gets its last worker id, if that is free.",
+							   &setting_node_name,
+							   "",
+							   PGC_SIGHUP,
+							   GUC_ALLOW_IN_PARALLEL,
+							   NULL, NULL, NULL);
+
 	MarkGUCPrefixReserved("snowflake");
 
 	for (int i = 0; i < lengthof(found_settings); i++)
@@ -218,6 +277,9 @@ why_unusable(const FoundSetting *found)
 	Layout		layout;
 	char	   *reason;
 
+	/* which may have a password in it */
+	if (found == found_registry)
+		return pstrdup("The configuration has something else than a connection string of libpq.");
 	if (found != found_layout)
 		return psprintf("The configuration says \"%s\", and it takes %s.",
 						found->value, found->takes);
@@ -250,8 +312,26 @@ SettingsCheckUsable(void)
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"%s\" cannot be used", found->name),
 				 errdetail("%s", why_unusable(found)),
+				 found == found_registry ?
+				 errhint("Correct it in the server's configuration and restart the server.") :
 				 errhint("Correct it in the server's configuration and reload. If it was taken out there, start a new session, or the server if the library is preloaded.")));
 	}
+	if (SettingsRegistryIsUsed() && !preloaded)
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("parameter \"snowflake.registry\" cannot be used"),
+				 errdetail("The worker that leases worker ids is started with the server."),
+				 errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server.")));
+}
+
+/*
+ * Whether the worker id is leased.  SettingsCheckUsable() comes first: there
+ * is no way back to snowflake.worker_id from a registry that cannot be used.
+ */
+bool
+SettingsRegistryIsUsed(void)
+{
+	return setting_registry[0] != '\0';
 }
 
 /* Whether setting_layout is what the server's configuration says. */

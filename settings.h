@@ -24,6 +24,9 @@ extern Layout setting_layout;	/* parsed; not the one in force */
 extern int	setting_sequence_start; /* a SequenceStart */
 extern int	setting_max_ahead;	/* in ms, -1: no bound */
 extern int	setting_max_wait;	/* in ms */
+extern char *setting_registry;	/* of libpq, or empty */
+extern int	setting_registry_lease; /* in ms */
+extern char *setting_node_name; /* empty: made up of host and port */
 
 /* Grows when a setting may have changed, except for max_wait. */
 extern uint32 settings_version;
@@ -31,5 +34,6 @@ extern uint32 settings_version;
 extern void SettingsDefine(void);
 extern void SettingsCheckUsable(void);
 extern bool SettingsLayoutIsUsable(void);
+extern bool SettingsRegistryIsUsed(void);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

@@ -31,6 +31,7 @@
 #include "inspect.h"
 #include "layout.h"
 #include "mask.h"
+#include "registry.h"
 #include "settings.h"
 #include "text.h"
 
@@ -75,6 +76,7 @@ _PG_init(void)
 {
 	SettingsDefine();
 	GeneratorInit();
+	RegistryInit();
 }
 
 static CallSite *

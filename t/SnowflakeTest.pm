@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  new_server new_hunting_server add_extension run_clients sqlstate_of wait_until_alone
+  new_server new_hunting_server new_registry lease_from add_extension run_clients sqlstate_of wait_until_alone
   set_and_reload crash
   faketime_library set_clock start_with_clock use_mutant with_mutants
   start_collectors stop_collectors count_duplicates
@@ -83,6 +83,10 @@ our %mutants = (
 	],
 	'forgets who has made ids' => [
 		[ 'generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
+	'goes on after its lease' => [ [ 'generator.c', 'if (tick >= config.worker_lease.end)', 'if (false)' ] ],
+	'begins before its lease' => [ [ 'generator.c', 'min_tick = Max(min_tick, worker_lease.start);', '' ] ],
+	'forgets what it used' => [
+		[ 'registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
 	'takes one id of a block' => [ [ 'generator.c', '&old, last)', '&old, first)' ] ],
 	'masks 15 bits' => [ [ 'mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
 	'forgets what was dropped' => [
@@ -185,6 +189,44 @@ sub new_hunting_server
 		clock => 1,
 		'snowflake.layout' => 'snowflake lane:1',
 		'snowflake.max_wait' => 0,
+		%settings);
+}
+
+# A registry to lease worker ids from, in a server without the extension itself.
+# What it grants is kept in the table granted.
+sub new_registry
+{
+	my ($name) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init;
+	$node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off");
+	$node->start;
+	$node->safe_psql('postgres', <<'EOC');
+CREATE EXTENSION snowflake_registry;
+CREATE TABLE granted (worker_id bigint, holder text, starts timestamptz, ends timestamptz);
+CREATE FUNCTION note_grant() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	INSERT INTO public.granted VALUES (NEW.worker_id, NEW.holder, NEW.starts, NEW.ends);
+	RETURN NEW;
+END
+$$;
+CREATE TRIGGER note_grant AFTER INSERT OR UPDATE OF ends ON snowflake_registry.lease
+FOR EACH ROW WHEN (NEW.instance IS NOT NULL) EXECUTE FUNCTION note_grant();
+EOC
+	return $node;
+}
+
+# The settings of a server that leases its worker id there.
+sub lease_from
+{
+	my ($registry, %settings) = @_;
+
+	return (
+		preload => 1,
+		'snowflake.registry' => join(' ', 'host=' . $registry->host, 'port=' . $registry->port, 'dbname=postgres'),
+		'snowflake.registry_lease' => '2s',
+		'snowflake.max_ahead' => '1s',
 		%settings);
 }
 

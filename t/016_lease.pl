@@ -1,0 +1,237 @@
+# Worker ids that are leased from a registry: what the server does without a
+# lease, and that all ids are within one, whatever the registry does.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $worker_id = 'SELECT snowflake_worker_id(snowflake_nextval())';
+
+sub in_registry
+{
+	my ($registry, $sql) = @_;
+	return $registry->safe_psql('postgres', $sql);
+}
+
+# How a server without a lease fails.
+sub fails
+{
+	my ($node, $hint, $name) = @_;
+	my ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+
+	is($code, 'SF004', "$name: no ids");
+	like($message, $hint, "$name: the hint tells why");
+	return;
+}
+
+# End the lease worker, and wait for the next one.
+sub terminate_worker
+{
+	my ($server) = @_;
+	my ($pid) = split /\|/, $server->safe_psql('postgres',
+		"SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'");
+
+	$server->poll_query_until('postgres',
+		"SELECT pid <> $pid FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'") or die;
+	return;
+}
+
+sub makes_ids_again
+{
+	my ($node, $name) = @_;
+	my ($code, $message);
+
+	foreach (1 .. 100)
+	{
+		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+		last if $code eq '00000';
+	}
+	is($code, '00000', $name) or diag($message);
+	return;
+}
+
+#
+# A server and its registry, from the first lease to the end
+#
+
+my $registry = new_registry('registry');
+$registry->stop;
+my $node = new_server('node', lease_from($registry,
+		'snowflake.node_name' => 'first',
+		'snowflake.worker_id' => 7,
+		'wal_level' => 'replica',
+		'max_wal_senders' => 5,
+		'snowflake.max_wait' => 200));
+
+fails($node, qr/cannot be reached/, 'registry down at start');
+$registry->start;
+makes_ids_again($node, 'ids are made when the registry answers');
+is($node->safe_psql('postgres', $worker_id), 0, 'with the worker id that it leased');
+is(in_registry($registry, "SELECT worker_id, holder, state FROM snowflake_registry.leases"),
+	'0|first|held', 'which the registry knows');
+is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'"),
+	1, 'there is a worker');
+
+# renewals
+my $ends = in_registry($registry, 'SELECT ends FROM snowflake_registry.lease');
+ok($registry->poll_query_until('postgres', "SELECT ends > '$ends' FROM snowflake_registry.lease"),
+	'the lease is renewed');
+
+# An outage that is longer than the lease.  Ids are made until its end.
+$registry->stop;
+my $last_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+for (my $begin = time; time < $begin + 10; sleep 0.01)
+{
+	my ($ret, $id) = $node->psql('postgres', 'SELECT snowflake_nextval()');
+	last if $ret != 0;
+	$last_id = $id;
+}
+fails($node, qr/cannot be reached/, 'registry down for longer than the lease');
+like($node->safe_psql('postgres', "SELECT pg_read_file('" . $node->logfile . "')"),
+	qr/could not renew the lease of worker id 0.*HINT/s, 'the log says so');
+$registry->start;
+is(in_registry($registry, "SELECT ends > to_timestamp(" . $node->safe_psql('postgres',
+			"SELECT extract(epoch FROM snowflake_timestamp($last_id))") . ") FROM snowflake_registry.lease"),
+	't', 'the last id is of the lease');
+makes_ids_again($node, 'ids are made again after the outage');
+is($node->safe_psql('postgres', $worker_id), 0, 'with the worker id that nobody else has');
+
+# a lease that is taken away goes on to its end, unless there is another one
+in_registry($registry, 'UPDATE snowflake_registry.lease SET instance = NULL');
+ok($node->poll_query_until('postgres', "$worker_id = 1"), 'another worker id takes its place');
+
+# restarts
+$node->restart;
+makes_ids_again($node, 'ids are made after a restart');
+is($node->safe_psql('postgres', $worker_id), 1, 'with the worker id that was given back');
+$node->stop('immediate');
+$node->start;
+makes_ids_again($node, 'ids are made after a crash');
+isnt($node->safe_psql('postgres', $worker_id), 1, 'not with the worker id that is still leased');
+
+# the worker alone
+my $before = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+terminate_worker($node);
+makes_ids_again($node, 'ids are made after the worker was terminated');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $before, 'greater ones');
+
+# the clock
+$node->stop;
+start_with_clock($node, 3600);
+# up to 15 libfaketime leaves the clock alone for the first one, which is forked
+# by a signal handler
+terminate_worker($node);
+fails($node, qr/refuses/, 'clock an hour ahead of the registry\'s');
+like(slurp_file($node->logfile), qr/clock is ahead of the registry's/, 'the log says so');
+set_clock($node, 0);
+makes_ids_again($node, 'ids are made when the clock is right');
+
+#
+# Others
+#
+
+# a copy of a running server, with its files, name and all
+$node->backup('copy');
+my $copy = PostgreSQL::Test::Cluster->new('copy');
+$copy->init_from_backup($node, 'copy');
+$copy->start;
+makes_ids_again($copy, 'a copy of a running server makes ids');
+isnt($copy->safe_psql('postgres', $worker_id), $node->safe_psql('postgres', $worker_id),
+	'with a worker id of its own');
+$copy->stop;
+
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($node, 'copy', has_streaming => 1);
+my $leases = in_registry($registry, "SELECT count(*) FROM granted WHERE worker_id NOT IN (SELECT worker_id FROM snowflake_registry.leases WHERE state = 'held')");
+$standby->start;
+$standby->append_conf('postgresql.conf', "snowflake.node_name = 'standby'");
+$standby->reload;
+is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'"),
+	0, 'a standby has no lease worker');
+is((sqlstate_of($standby, 'SELECT snowflake_nextval()'))[0], '25006', 'and makes no ids');
+$standby->promote;
+makes_ids_again($standby, 'it makes ids when it is promoted');
+is(in_registry($registry, "SELECT count(*) FROM snowflake_registry.leases WHERE holder = 'standby' AND state = 'held'"),
+	1, 'with a lease of its own');
+isnt($standby->safe_psql('postgres', $worker_id), $node->safe_psql('postgres', $worker_id),
+	'which is not that of the old primary');
+$standby->stop;
+
+my $other = new_server('other', lease_from($registry, 'snowflake.layout' => 'twitter'));
+fails($other, qr/refuses/, 'another layout');
+like(slurp_file($other->logfile), qr/registry is for snowflake ids of the layout/, 'the log says so');
+
+#
+# Settings
+#
+
+is((sqlstate_of($other, "ALTER SYSTEM SET snowflake.registry = 'nonsense'"))[0], '22023',
+	'a connection string is checked');
+is((sqlstate_of($other, "SET snowflake.registry = ''"))[0], '55P02', 'a session cannot set it');
+$other->safe_psql('postgres', 'CREATE ROLE ordinary');
+is((sqlstate_of($other, 'SET ROLE ordinary; SHOW snowflake.registry'))[0], '42501',
+	'not everybody can see it');
+$other->append_conf('postgresql.conf', "snowflake.registry = 'password=secret nonsense'");
+$other->restart;
+my ($code, $message) = sqlstate_of($other, 'SELECT snowflake_nextval()');
+is($code, 'F0000', 'one that cannot be used is not taken for none');
+unlike($message, qr/secret/, 'and is not shown');
+$other->append_conf('postgresql.conf', "snowflake.registry = 'host=nowhere'\nshared_preload_libraries = ''");
+$other->restart;
+($code, $message) = sqlstate_of($other, 'SELECT snowflake_nextval()');
+is($code, 'F0000', 'without preloading there are no ids');
+like($message, qr/shared_preload_libraries/, 'and the hint tells why');
+$other->stop;
+
+#
+# Leases that come and go under many clients: all ids are of a range that this
+# server was granted, whatever the registry does to it.
+#
+
+my @collectors = start_collectors($node, 8);
+foreach my $round (1 .. 8)
+{
+	in_registry($registry, 'UPDATE snowflake_registry.lease SET instance = NULL');
+	sleep 0.3;
+	in_registry($registry, 'UPDATE snowflake_registry.lease SET instance = gen_random_uuid()')
+	  if $round % 4 == 0;
+	sleep 1;
+}
+my $errors = stop_collectors(@collectors);
+delete $errors->{SF004};
+is(join(' ', %$errors), '', 'no other error than that there is no lease');
+my ($ids, $duplicates) = count_duplicates(@collectors);
+is($duplicates, 0, 'no id was made twice while leases came and went');
+cmp_ok($ids, '>', 50_000, 'many were made');
+
+my $granted = in_registry($registry, 'COPY granted TO STDOUT');
+my $dir = PostgreSQL::Test::Utils::tempdir();
+append_to_file("$dir/granted", $granted . "\n");
+system("cat " . join(' ', map { $_->{ids} } @collectors) . " > $dir/ids");
+chmod 0755, $dir;
+$node->safe_psql('postgres', <<EOC);
+CREATE TABLE ids (id bigint);
+COPY ids FROM '$dir/ids';
+CREATE TABLE granted (worker_id bigint, holder text, starts timestamptz, ends timestamptz);
+COPY granted FROM '$dir/granted';
+EOC
+cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT snowflake_worker_id(id)) FROM ids'),
+	'>', 2, 'with several worker ids');
+is($node->safe_psql('postgres', <<'EOC'), 0, 'each within a lease');
+SELECT count(*)
+FROM (SELECT DISTINCT snowflake_worker_id(id) AS worker_id, snowflake_timestamp(id) AS instant FROM ids) AS used
+WHERE NOT EXISTS (SELECT FROM granted
+	WHERE granted.worker_id = used.worker_id AND holder = 'first'
+		AND starts <= instant AND instant < ends)
+EOC
+$node->stop;
+$registry->stop;
+
+done_testing();

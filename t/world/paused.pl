@@ -1,0 +1,133 @@
+# Two servers and one worker id, which they lease from a registry.  Servers, and
+# backends alone, are paused for longer than the lease, and restarted.  The clock
+# of the second one is behind, so that it would make again what the first one
+# did.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+# A server and its children.
+sub processes
+{
+	my ($server) = @_;
+	my ($postmaster) = split /\n/, slurp_file($server->data_dir . '/postmaster.pid');
+
+	# pid (command) state parent ...
+	return ($postmaster, map { /^(\d+) \(.*\) \S $postmaster / ? $1 : () } `cat /proc/[0-9]*/stat 2>/dev/null`);
+}
+
+# Wait until a server makes ids, which it cannot before the other's lease is over.
+sub wait_for_lease
+{
+	my ($server) = @_;
+
+	foreach (1 .. 100)
+	{
+		return if (sqlstate_of($server, 'SELECT snowflake_nextval()'))[0] eq '00000';
+		sleep 0.1;
+	}
+	BAIL_OUT('no lease');
+	return;
+}
+
+sub pause_while_other_holds
+{
+	my ($other, @pids) = @_;
+
+	kill 'STOP', @pids;
+	wait_for_lease($other);
+	sleep 0.3;
+	kill 'CONT', @pids;
+	sleep 0.5;
+	return;
+}
+
+# What happens to the one that holds the lease.
+my %interruptions = (
+	'server paused' => sub {
+		my ($holder, $other) = @_;
+		pause_while_other_holds($other, processes($holder));
+	},
+	'backends paused' => sub {
+		my ($holder, $other) = @_;
+		my $pids = $holder->safe_psql('postgres', <<'EOC');
+(SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker')
+UNION ALL
+(SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 2)
+EOC
+		pause_while_other_holds($other, split /\n/, $pids);
+	},
+	'server restarted' => sub {
+		my ($holder, $other, $start) = @_;
+		$holder->stop;
+		wait_for_lease($other);
+		sleep 0.3;
+		$start->();
+	});
+
+# Returns the number of ids, of duplicates and of leases.
+sub hunt
+{
+	my ($name, $mutant, @rounds) = @_;
+	my $one = new_registry("one_$name");
+	my %settings = lease_from($one,
+		'snowflake.layout' => 'snowflake worker:1 lane:1',
+		'snowflake.registry_lease' => '1s',
+		'snowflake.max_ahead' => '5s',
+		'snowflake.sequence_start' => 'zero',
+		'snowflake.max_wait' => 0,
+		$mutant ? (mutant => $mutant) : ());
+	$one->safe_psql('postgres', "SELECT snowflake_registry.reserve(1, 'for the test')");
+
+	my @servers = (
+		new_server("first_$name", %settings),
+		new_server("second_$name", %settings, clock => 1));
+	set_clock($servers[1], -1.5);
+	my @all;
+
+	foreach my $round (@rounds)
+	{
+		my ($holder, $other) = @servers;
+		my @collectors;
+
+		wait_for_lease($holder);
+		push @collectors, start_collectors($_, 4) foreach @servers;
+		push @all, @collectors;
+		sleep 0.5;
+		$interruptions{$round}->($holder, $other,
+			sub { $holder->name =~ /^second/ ? start_with_clock($holder, -1.5) : $holder->start });
+		stop_collectors(@collectors);
+		@servers = ($other, $holder);
+	}
+	my ($ids, $duplicates) = count_duplicates(@all);
+	my $leases = $one->safe_psql('postgres', 'SELECT count(DISTINCT starts) FROM granted');
+	note("$ids ids, $duplicates duplicates, $leases leases");
+	$_->stop('immediate') foreach @servers, $one;
+	return ($ids, $duplicates, $leases);
+}
+
+my ($ids, $duplicates, $leases) =
+  hunt('product', undef, ('server paused') x 2, ('backends paused') x 2, ('server restarted') x 2);
+is($duplicates, 0, 'one worker id for two servers: no id was made twice');
+cmp_ok($ids, '>', 50_000, 'many were made');
+cmp_ok($leases, '>', 6, 'it changed hands');
+
+my %rounds = (
+	'goes on after its lease' => [ ('server paused') x 2 ],
+	'begins before its lease' => [ 'server paused' ],
+	'forgets what it used' => [ 'server restarted' ]);
+foreach my $mutant (with_mutants() ? sort keys %rounds : ())
+{
+	($ids, $duplicates) = hunt($mutant =~ tr/ /_/r, $mutant, @{ $rounds{$mutant} });
+	cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
+}
+
+done_testing();
