@@ -48,11 +48,16 @@
 #include "registry.h"
 #include "settings.h"
 
+/* How often a lease is renewed before its end. */
+#define RENEWALS			3
 /* How long to wait for a connection or an answer, in ms. */
 #define ANSWER_TIMEOUT		5000
 /* The same once the server is being stopped. */
 #define SHUTDOWN_TIMEOUT	1000
-/* How long to wait after a failure, in ms: twice as long each time. */
+/*
+ * How long to wait after a failure, in ms: twice as long each time, but not
+ * longer than until a renewal.
+ */
 #define FIRST_BACKOFF		100
 #define LAST_BACKOFF		5000
 
@@ -501,13 +506,14 @@ SnowflakeLeaseWorkerMain(Datum main_arg)
 
 		if (keep_lease())
 		{
-			delay = setting_registry_lease / 3;
+			delay = setting_registry_lease / RENEWALS;
 			backoff = FIRST_BACKOFF;
 		}
 		else
 		{
 			delay = backoff;
 			backoff = Min(2 * backoff, LAST_BACKOFF);
+			backoff = Min(backoff, setting_registry_lease / RENEWALS);
 		}
 		/* many servers may have been started, or have failed, at once */
 		delay -= compat_random() % (delay / 4);

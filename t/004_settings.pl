@@ -232,7 +232,7 @@ system_or_bail('sh', '-c', "cp *.c *.h Makefile *.sql *.control $other");
 command_ok(
 	[
 		'make', '--silent', '-C', $other, 'PG_CONFIG=' . $node->installed_command('pg_config'),
-		'with_llvm=no', 'PG_CPPFLAGS=-DSHMEM_VERSION=4711', 'snowflake.so'
+		'with_llvm=no', 'COPT=-DSHMEM_VERSION=4711', 'snowflake.so'
 	],
 	'build another version');
 $node = new_server('version');
