@@ -12,7 +12,8 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 
 our @EXPORT = qw(
-  new_server new_hunting_server new_registry lease_from add_extension run_clients sqlstate_of wait_until_alone
+  new_server new_hunting_server new_registry lease_from add_extension
+  start_clients finish_clients run_clients sqlstate_of wait_until_alone
   set_and_reload crash
   faketime_library set_clock start_with_clock use_mutant with_mutants
   start_collectors stop_collectors count_duplicates
@@ -239,16 +240,15 @@ sub add_extension
 	return;
 }
 
-# Run a pgbench script to its end.  The options are pgbench's; any error that
-# a client sees fails the test.
-sub run_clients
+# Start clients that run a pgbench script.  The options are pgbench's.
+sub start_clients
 {
-	my ($node, $options, $name, $script) = @_;
+	my ($node, $options, $script) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
+	my ($out, $err);
 
 	append_to_file($file, $script);
-	my ($out, $err);
-	my $ok = IPC::Run::run(
+	my $run = IPC::Run::start(
 		[
 			$node->installed_command('pgbench'), '--no-vacuum',
 			split(' ', $options),
@@ -259,8 +259,24 @@ sub run_clients
 		],
 		'>' => \$out,
 		'2>' => \$err);
-	my $errors = join("\n", grep { /error|aborted|warning/i } split /\n/, $err);
-	ok($ok && $errors eq '', $name) or diag($errors || $err);
+	return { run => $run, err => \$err };
+}
+
+# Wait for their end.  Any error that a client sees fails the test.
+sub finish_clients
+{
+	my ($clients, $name) = @_;
+	my $ok = $clients->{run}->finish;
+	my $errors = join("\n", grep { /error|aborted|warning/i } split /\n/, ${ $clients->{err} });
+
+	ok($ok && $errors eq '', $name) or diag($errors || ${ $clients->{err} });
+	return;
+}
+
+sub run_clients
+{
+	my ($node, $options, $name, $script) = @_;
+	finish_clients(start_clients($node, $options, $script), $name);
 	return;
 }
 
