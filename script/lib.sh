@@ -207,3 +207,20 @@ stop_throwaway_server()
 	cd /
 	rm -rf "$throwaway"
 }
+
+# One check of a test: its name, and a condition as test(1) has it.  The caller
+# has "status", which is 0 as long as none has failed.
+check()
+{
+	local name
+	name="$(basename "$0" .sh): $1"
+	shift
+
+	if [ "$@" ]; then
+		echo "ok - $name"
+	else
+		echo "not ok - $name"
+		# shellcheck disable=SC2034
+		status=1
+	fi
+}

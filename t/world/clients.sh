@@ -30,7 +30,7 @@ query()
 }
 
 # Run a client, and see whether the id that it prints is that of its row.
-check()
+check_client()
 {
 	local name=$1 id found
 	shift
@@ -52,17 +52,17 @@ check_all()
 {
 	local how=$1
 
-	check "psql$how" psql --no-psqlrc --quiet --tuples-only --no-align --file="$clients/psql.sql"
-	check "psycopg$how" /usr/bin/python3 "$clients/psycopg3.py"
-	check "Node.js$how" node "$clients/node.js"
-	check "JDBC$how" java -cp /usr/share/java/postgresql.jar "$clients/Jdbc.java"
+	check_client "psql$how" psql --no-psqlrc --quiet --tuples-only --no-align --file="$clients/psql.sql"
+	check_client "psycopg$how" /usr/bin/python3 "$clients/psycopg3.py"
+	check_client "Node.js$how" node "$clients/node.js"
+	check_client "JDBC$how" java -cp /usr/share/java/postgresql.jar "$clients/Jdbc.java"
 }
 
 # Those that create it: the default must have come with it.
 check_model()
 {
 	query 'DROP TABLE IF EXISTS orders' >/dev/null 2>&1
-	check "$1" /usr/bin/python3 "$2"
+	check_client "$1" /usr/bin/python3 "$2"
 	if [ "$(query "SELECT format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid)
 			FROM pg_attribute JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 			WHERE attrelid = 'orders'::regclass AND attname = 'id'")" = 'bigint|snowflake_nextval()' ]; then
@@ -127,6 +127,6 @@ echo "snowflake.layout = 'js53'" >>"$throwaway/data/postgresql.conf"
 query 'DROP EXTENSION snowflake CASCADE' >/dev/null 2>&1
 as_user pg_ctl --pgdata="$throwaway/data" --log="$throwaway/log" --silent --wait --mode=fast restart
 query 'DROP TABLE orders; CREATE EXTENSION snowflake; CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)' >/dev/null
-check "Node.js, js53" node "$clients/node_js53.js"
+check_client "Node.js, js53" node "$clients/node_js53.js"
 
 exit "$status"

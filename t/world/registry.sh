@@ -19,20 +19,6 @@ script=$throwaway/stage/usr/share/postgresql/$version/extension/snowflake_regist
 cp "$script" script.sql
 status=0
 
-# A name, and a condition as test(1) has it.
-check()
-{
-	local name=$1
-	shift
-
-	if [ "$@" ]; then
-		echo "ok - registry: $name"
-	else
-		echo "not ok - registry: $name"
-		status=1
-	fi
-}
-
 # A registry in a database of its own, from a script with parts taken out.
 create_registry()
 {
