@@ -1,7 +1,8 @@
 #!/bin/bash
 #
 # Lease worker ids from a real registry: by 200 simulated servers, see
-# registry_nodes.py, and by the service of doc/clients/registry.js.
+# registry_nodes.py, and by the service of doc/clients/registry.js; and what it
+# costs beside up to 100,000 others.
 #
 # usage: t/world/registry.sh
 
@@ -62,6 +63,39 @@ create_registry mutant_2 " AND lease.instance = renew.instance
 		AND lease.ends = renew.ends"
 simulate mutant_2 10
 check "mutant that renews for anybody: $overlaps overlaps are found" "$overlaps" -gt 0
+
+# What a lease costs beside so many others: the time to acquire one, and to renew
+# some of them, by 4 clients.
+create_registry cost
+cat >renew.sql <<'END'
+\set id random(0, :nodes - 1)
+SELECT snowflake_registry.renew(worker_id, instance, ends, clock_timestamp(), '60 s')
+FROM snowflake_registry.lease WHERE worker_id = :id
+END
+measure()
+{
+	local nodes=$1
+
+	PGDATABASE=cost psql --no-psqlrc --quiet --set=nodes="$nodes" >acquired <<'END'
+INSERT INTO snowflake_registry.lease (worker_id, holder, instance, since, ends)
+SELECT i, 'node ' || i, gen_random_uuid(), now(), clock_timestamp() + '1 hour'
+FROM generate_series(0, :nodes - 1) AS i ON CONFLICT DO NOTHING;
+VACUUM ANALYZE snowflake_registry.lease;
+\timing on
+SELECT * FROM snowflake_registry.acquire('1', gen_random_uuid(), 'time:41 worker:20', 1048576, clock_timestamp(), '60 s');
+SELECT * FROM snowflake_registry.acquire('2', gen_random_uuid(), 'time:41 worker:20', 1048576, clock_timestamp(), '60 s');
+SELECT * FROM snowflake_registry.acquire('3', gen_random_uuid(), 'time:41 worker:20', 1048576, clock_timestamp(), '60 s');
+END
+	PGDATABASE=cost pgbench --no-vacuum --client=4 --time=3 --define=nodes="$nodes" \
+		--file=renew.sql >renewed 2>&1
+	echo "# $nodes nodes: $(sed -n 's/^Time: //p' acquired | tail -n 1) to lease," \
+		"$(sed -n 's/latency average = //p' renewed) to renew with 4 clients," \
+		"$(sed -n 's/^tps = \([0-9]*\).*/\1/p' renewed) renewals per second"
+	check "$nodes nodes: worker ids are leased" "$(grep -c '(1 row)' acquired)" -eq 3
+}
+for nodes in 32 1000 100000; do
+	measure "$nodes"
+done
 
 # The service: three of them, that are stopped and started while they make ids.
 create_registry service

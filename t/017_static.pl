@@ -1,0 +1,43 @@
+# Worker ids that the operator gives: in postgresql.conf, and by the entry point
+# of a container.  For Patroni see world/patroni.sh.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Cwd qw(abs_path);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+my $worker_id = 'SELECT snowflake_worker_id(snowflake_nextval())';
+my $node = new_server('node', 'snowflake.worker_id' => 5);
+is($node->safe_psql('postgres', $worker_id), 5, 'in postgresql.conf');
+$node->append_conf('postgresql.conf', "include_dir = 'conf.d'");
+mkdir $node->data_dir . '/conf.d';
+append_to_file($node->data_dir . '/conf.d/host.conf', "snowflake.worker_id = 6\n");
+$node->reload;
+ok($node->poll_query_until('postgres', "$worker_id = 6"), 'in a file of the host that it includes');
+$node->stop;
+
+# a pod's image, as far as the entry point needs it
+my $image = PostgreSQL::Test::Utils::tempdir();
+append_to_file("$image/docker-entrypoint.sh", "#!/bin/sh\nexec \"\$@\"\n");
+chmod 0755, "$image/docker-entrypoint.sh";
+local $ENV{PATH} = "$image:$ENV{PATH}";
+my $entry_point = abs_path('doc/servers/statefulset.sh');
+
+local $ENV{HOSTNAME} = 'orders-3';
+my $pod = IPC::Run::start([ 'sh', $entry_point, '-D', $node->data_dir, '-p', $node->port ],
+	'>', $node->logfile, '2>&1');
+$node->wait_for_log(qr/ready to accept connections/);
+is($node->safe_psql('postgres', $worker_id), 3, 'the number of the pod');
+$pod->signal('INT');
+$pod->finish;
+
+$ENV{HOSTNAME} = 'orders';
+command_fails_like([ 'sh', $entry_point ], qr/does not end with a number/, 'not of a host with another name');
+
+done_testing();
