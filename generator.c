@@ -662,7 +662,7 @@ server_mask(const Layout *layout)
  * number of resets have changed.
  */
 static void
-configure(void)
+configure(int64 *wait_start)
 {
 	const Layout *layout;
 	int64		server_bits;
@@ -671,7 +671,6 @@ configure(void)
 	int64		lease;
 	WorkerLease worker_lease;
 	uint32		leases;
-	int64		wait_start = 0;
 
 	/* the timeline is not known before recovery has ended */
 	PreventCommandDuringRecovery("snowflake_nextval()");
@@ -685,7 +684,7 @@ configure(void)
 		sleep_for(10000);
 
 	while (!get_worker_lease(&worker_lease, &leases))
-		wait_for_lease(&wait_start);
+		wait_for_lease(wait_start);
 	server_bits =
 		server_id_bits(layout, FIELD_DATACENTER, "snowflake.datacenter_id",
 					   setting_datacenter_id) |
@@ -731,7 +730,6 @@ configure(void)
 	/* a reset goes back, with a worker id that has made no ids there */
 	if (resets != config.resets)
 		min_tick = last_word = 0;
-	min_tick = Max(min_tick, worker_lease.start);
 	config.worker_lease = worker_lease;
 	config.leases = leases;
 	config.server_bits = server_bits;
@@ -740,19 +738,12 @@ configure(void)
 	config.settings_version = settings_version;
 }
 
-/*
- * Whether this session knows of the latest settings, lease and resets.  Notes
- * the generation of windows before that, for a reset first makes its number
- * known and then begins a new generation.  So does the end of a lease.
- */
+/* Whether this session knows of the latest settings, lease and resets. */
 static bool
 is_configured(void)
 {
-	if (config.settings_version != settings_version)
-		return false;
-	window.generation = pg_atomic_read_u32(&shared->generation);
-	pg_read_barrier();
-	return config.resets == pg_atomic_read_u32(&shared->resets) &&
+	return config.settings_version == settings_version &&
+		config.resets == pg_atomic_read_u32(&shared->resets) &&
 		config.leases == pg_atomic_read_u32(&shared->leases);
 }
 
@@ -798,7 +789,7 @@ choose_lane(uint64 *tick, int *lane)
 	bool		busy;
 	uint64		soonest;
 
-	*tick = Max(*tick, min_tick);
+	*tick = Max(*tick, Max(min_tick, config.worker_lease.start));
 	if (last_id >= 0 && *tick <= last_tick)
 	{
 		/* still in the tick of the last id, or the clock is behind it */
@@ -1011,7 +1002,7 @@ wait_for_clock(const Layout *layout, uint64 tick, uint64 mark_tick,
 						   config.worker_lease.worker_id,
 						   timestamptz_to_str(LayoutTickToTime(layout, Min(config.worker_lease.start, (uint64) layout->last_tick))),
 						   missing / 1e3),
-				 errhint("Nothing has to be done: it begins above all ids that the registry, which may have lost grants, can have granted to others.")));
+				 errhint("It begins above what others can have made with the worker id. No other one was free, or the registry may have lost grants.")));
 	if (begin > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
@@ -1185,9 +1176,17 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 		uint64		limit;
 		bool		must;
 
+		/*
+		 * Before a look at the number of resets and the lease, for a reset or
+		 * the end of a lease makes that known first, and then begins a new
+		 * generation.
+		 */
+		if (shared != NULL)
+			window.generation = pg_atomic_read_u32(&shared->generation);
+		pg_read_barrier();
 		if (!is_configured())
 		{
-			configure();
+			configure(wait_start);
 			mark_tick = 0;
 			continue;
 		}
@@ -1342,6 +1341,7 @@ int64
 GeneratorReservable(void)
 {
 	const Layout *layout = GeneratorLayout();
+	int64		wait_start = 0;
 	double		per_tick;
 	double		ticks;
 
@@ -1354,7 +1354,7 @@ GeneratorReservable(void)
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
 	while (!is_configured())
-		configure();
+		configure(&wait_start);
 	per_tick = (config.end_lane - config.first_lane) * (config.sequence_mask + 1.0);
 	ticks = 1 + config.ahead + (double) setting_max_wait * 1000 / layout->tick;
 	return Min(per_tick * ticks, PG_INT32_MAX);
@@ -1408,12 +1408,13 @@ GeneratorAdvance(int64 id, Oid function)
 	uint64		tick;
 	uint64		now_tick;
 	int64		found;
+	int64		wait_start = 0;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
 	for (;;)
 	{
 		while (!is_configured())
-			configure();
+			configure(&wait_start);
 		layout = GeneratorLayout();
 		LayoutCheckId(layout, id);
 		tick = (id >> config.time_shift) + 1;
@@ -1573,10 +1574,11 @@ GeneratorReset(bool force, Oid function)
 	int64		old_mark;
 	uint64		now_tick;
 	uint64		begin;
+	int64		wait_start = 0;
 
 	PreventCommandDuringRecovery("snowflake_reset_mark()");
 	while (!is_configured())
-		configure();
+		configure(&wait_start);
 	layout = GeneratorLayout();
 
 	open_mark(&mark, function);

@@ -50,7 +50,10 @@
 
 /* How often a lease is renewed before its end. */
 #define RENEWALS			3
-/* How long to wait for a connection or an answer, in ms. */
+/*
+ * How long to wait for a connection or an answer, in ms, but not longer than
+ * between renewals.  acquire() gives up before that if it has to wait.
+ */
 #define ANSWER_TIMEOUT		5000
 /* The same once the server is being stopped. */
 #define SHUTDOWN_TIMEOUT	1000
@@ -73,7 +76,8 @@
 extern PGDLLEXPORT void SnowflakeLeaseWorkerMain(Datum main_arg);
 
 static PGconn *connection = NULL;
-static bool warned;				/* by the registry, during a query */
+static int	next_host = 0;		/* where to connect, of those in the setting */
+static bool gave_up_standbys;	/* the registry, during a query */
 
 /* Made up by this process, so that a copy of the server has another one. */
 static char instance[2 * UUID_LEN + 1];
@@ -86,8 +90,9 @@ static struct
 	int64		ends;
 }			lease = {.worker_id = -1};
 
-/* What was logged last about a failure; NULL: there was none since. */
+/* What was logged last about a failure, and its state; NULL: none since. */
 static char *logged_failure = NULL;
+static LeaseState logged_state;
 
 
 /* Have the worker started, if the library is being preloaded. */
@@ -97,7 +102,7 @@ RegistryInit(void)
 	BackgroundWorker worker;
 
 	if (!process_shared_preload_libraries_in_progress ||
-		!SettingsRegistryIsUsed())
+		!SettingsRegistryIsUsed() || IsBinaryUpgrade)
 		return;
 
 	memset(&worker, 0, sizeof(worker));
@@ -111,16 +116,24 @@ RegistryInit(void)
 	RegisterBackgroundWorker(&worker);
 }
 
-/* Log a failure, once for as long as it is the same. */
+/*
+ * Log a failure, once for as long as it is the same.  A registry that cannot
+ * be reached may say so differently for each of its hosts.
+ */
 static void
 note_failure(LeaseState state, const char *message, const char *detail)
 {
+	/* what fails now is to give the lease back */
+	if (ShutdownRequestPending)
+		return;
 	GeneratorSetLeaseState(state);
-	if (logged_failure != NULL && strcmp(logged_failure, message) == 0)
+	if (logged_failure != NULL && logged_state == state &&
+		(state == LEASE_UNREACHABLE || strcmp(logged_failure, message) == 0))
 		return;
 	if (logged_failure != NULL)
 		pfree(logged_failure);
 	logged_failure = MemoryContextStrdup(TopMemoryContext, message);
+	logged_state = state;
 
 	ereport(WARNING,
 			(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
@@ -157,13 +170,17 @@ fail_connection(const char *message)
 	disconnect();
 }
 
+/*
+ * A commit whose wait for synchronous standbys is cancelled succeeds, with a
+ * warning.  It has no code of its own, but comes from the one function.
+ */
 static void
 receive_notice(void *arg, const PGresult *result)
 {
-	const char *severity = PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+	const char *function = PQresultErrorField(result, PG_DIAG_SOURCE_FUNCTION);
 
-	if (severity != NULL && strcmp(severity, "WARNING") == 0)
-		warned = true;
+	if (function != NULL && strcmp(function, "SyncRepWaitForLSN") == 0)
+		gave_up_standbys = true;
 }
 
 static uint32
@@ -189,7 +206,8 @@ wait_for_socket(int event, instr_time start)
 
 	INSTR_TIME_SET_CURRENT(elapsed);
 	INSTR_TIME_SUBTRACT(elapsed, start);
-	left = ANSWER_TIMEOUT - (long) INSTR_TIME_GET_MILLISEC(elapsed);
+	left = Min(ANSWER_TIMEOUT, setting_registry_lease / RENEWALS) -
+		(long) INSTR_TIME_GET_MILLISEC(elapsed);
 	if (ShutdownRequestPending)
 		left = Min(left, SHUTDOWN_TIMEOUT);
 	if (left <= 0)
@@ -206,18 +224,68 @@ wait_for_socket(int event, instr_time start)
 	return !(occurred & WL_TIMEOUT);
 }
 
+/* An element of a list that is separated by commas; the only one for all. */
+static char *
+list_element(const char *list, int number)
+{
+	const char *end = strchr(list, ',');
+
+	if (end == NULL)
+		return pstrdup(list);
+	for (; number > 0 && end != NULL; number--)
+	{
+		list = end + 1;
+		end = strchr(list, ',');
+	}
+	return end == NULL ? pstrdup(list) : pnstrdup(list, end - list);
+}
+
+/*
+ * Begin to connect to the next of the hosts in the setting.  We have a time
+ * limit for each attempt, which one that hangs would use up for all of them.
+ */
+static PGconn *
+start_connection(void)
+{
+	/* a connection string in the place of a database's name is expanded */
+	const char *keywords[6] = {"fallback_application_name", "dbname"};
+	const char *values[6] = {"snowflake", setting_registry};
+	int			num_keywords = 2;
+	int			num_hosts = 1;
+	PQconninfoOption *options = PQconninfoParse(setting_registry, NULL);
+
+	for (PQconninfoOption *option = options; option != NULL && option->keyword != NULL; option++)
+	{
+		int			length = 1;
+
+		if (option->val == NULL ||
+			(strcmp(option->keyword, "host") != 0 &&
+			 strcmp(option->keyword, "hostaddr") != 0 &&
+			 strcmp(option->keyword, "port") != 0))
+			continue;
+		for (const char *comma = option->val; (comma = strchr(comma, ',')) != NULL; comma++)
+			length++;
+		num_hosts = Max(num_hosts, length);
+		/* later ones have precedence */
+		keywords[num_keywords] = option->keyword;
+		values[num_keywords++] = list_element(option->val, next_host % length);
+	}
+	PQconninfoFree(options);
+	keywords[num_keywords] = NULL;
+	next_host = (next_host + 1) % num_hosts;
+	return PQconnectStartParams(keywords, values, true);
+}
+
 static bool
 connect_to_registry(void)
 {
-	/* a connection string in the place of a database's name is expanded */
-	const char *const keywords[] = {"dbname", "fallback_application_name", NULL};
-	const char *const values[] = {setting_registry, "snowflake", NULL};
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 	instr_time	start;
 
 	INSTR_TIME_SET_CURRENT(start);
-	connection = PQconnectStartParams(keywords, values, true);
-	if (connection == NULL || PQstatus(connection) == CONNECTION_BAD)
+	connection = start_connection();
+	PQsetNoticeReceiver(connection, receive_notice, NULL);
+	if (PQstatus(connection) == CONNECTION_BAD)
 		status = PGRES_POLLING_FAILED;
 	while (status != PGRES_POLLING_OK && status != PGRES_POLLING_FAILED)
 	{
@@ -234,7 +302,6 @@ connect_to_registry(void)
 		fail_connection(pchomp(PQerrorMessage(connection)));
 		return false;
 	}
-	PQsetNoticeReceiver(connection, receive_notice, NULL);
 	return true;
 }
 
@@ -250,7 +317,7 @@ query(const char *sql, int num_values, const char *const *values)
 	instr_time	start;
 
 	INSTR_TIME_SET_CURRENT(start);
-	warned = false;
+	gave_up_standbys = false;
 	if (!PQsendQueryParams(connection, sql, num_values, NULL, values, NULL, NULL, 0))
 	{
 		fail_connection(pchomp(PQerrorMessage(connection)));
@@ -286,10 +353,9 @@ query(const char *sql, int num_values, const char *const *values)
 
 	if (answer != NULL && PQresultStatus(answer) == PGRES_TUPLES_OK)
 	{
-		if (!warned)
+		if (!gave_up_standbys)
 			return answer;
-		/* as when somebody cancels the wait for synchronous standbys */
-		fail_connection("the registry answered with a warning");
+		fail_connection("the registry's wait for its synchronous standbys was canceled");
 	}
 	else if (PQstatus(connection) == CONNECTION_BAD)
 		fail_connection(pchomp(PQerrorMessage(connection)));
@@ -436,6 +502,14 @@ keep_lease(void)
 	/* the generator says what is wrong with it */
 	if (!SettingsLayoutIsUsable())
 		return false;
+
+	/*
+	 * One that was closed meanwhile is not worth a word.  The first look may
+	 * only bring why it was.
+	 */
+	if (connection != NULL &&
+		!(PQconsumeInput(connection) && PQconsumeInput(connection)))
+		disconnect();
 	if (connection == NULL && !connect_to_registry())
 		return false;
 	if (lease.worker_id >= 0 && renew())
@@ -449,16 +523,19 @@ keep_lease(void)
 static void
 release(void)
 {
-	TimestampTz used = GeneratorEndLease();
-	const char *values[] = {
-		int64_text(lease.worker_id),
-		instance,
-		TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))
-	};
+	if (lease.worker_id >= 0)
+	{
+		TimestampTz used = GeneratorEndLease();
+		const char *values[] = {
+			int64_text(lease.worker_id),
+			instance,
+			TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))
+		};
 
-	if (lease.worker_id >= 0 && connection != NULL)
-		PQclear(query("SELECT snowflake_registry.release($1, $2, " SQL_INSTANT("$3") ")",
-					  lengthof(values), values));
+		if (connection != NULL)
+			PQclear(query("SELECT snowflake_registry.release($1, $2, " SQL_INSTANT("$3") ")",
+						  lengthof(values), values));
+	}
 	disconnect();
 }
 
@@ -484,6 +561,8 @@ SnowflakeLeaseWorkerMain(Datum main_arg)
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+	/* to be cancelled would be to forget the lease */
+	pqsignal(SIGINT, SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 	/* to no database, but to be seen in pg_stat_activity */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);

@@ -139,6 +139,12 @@ check_registry(char **newval, void **extra, GucSource source)
 }
 
 static void
+assign_registry(const char *newval, void *extra)
+{
+	settings_version++;
+}
+
+static void
 remember_found(FoundSetting *found)
 {
 	struct config_generic *record = compat_find_setting(found->name);
@@ -231,7 +237,7 @@ SettingsDefine(void)
 							   "",
 							   preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_ALLOW_IN_PARALLEL,
-							   check_registry, NULL, NULL);
+							   check_registry, assign_registry, NULL);
 
 	DefineCustomIntVariable("snowflake.registry_lease",
 							"Sets for how long a worker id is leased.",

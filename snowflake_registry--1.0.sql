@@ -120,6 +120,24 @@ COMMENT ON VIEW leases IS
 -- For ourselves
 --
 
+CREATE FUNCTION revoke_leases()
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	-- lock in the order of all others: the settings first
+	UPDATE snowflake_registry.registry
+	SET lost_until = greatest(lost_until, clock_timestamp() + 2 * max_clock_lead + max_lease);
+	UPDATE snowflake_registry.lease SET instance = NULL;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION revoke_leases() FROM PUBLIC;
+
+COMMENT ON FUNCTION revoke_leases() IS
+'take all leases back, and begin new ones above all that can have been granted: after grants were lost, as by a snapshot that was restored';
+
 -- The settings, when all is checked that does not depend on the worker id.
 CREATE FUNCTION check_call(clock timestamptz, duration interval)
 RETURNS registry
@@ -144,13 +162,11 @@ BEGIN
 		-- granted: nobody goes on with what he has, and all begin above that.
 		SELECT * INTO settings FROM snowflake_registry.registry FOR UPDATE;
 		IF settings.history <> history AND settings.asynchronous_standbys THEN
-			UPDATE snowflake_registry.lease SET instance = NULL;
-			settings.lost_until := greatest(settings.lost_until,
-				here + 2 * settings.max_clock_lead + settings.max_lease);
+			PERFORM snowflake_registry.revoke_leases();
 		END IF;
 		settings.history := history;
-		UPDATE snowflake_registry.registry
-		SET history = settings.history, lost_until = settings.lost_until;
+		UPDATE snowflake_registry.registry SET history = settings.history
+		RETURNING * INTO settings;
 	END IF;
 
 	IF clock IS NULL OR duration IS NULL OR duration <= '0' OR duration > settings.max_lease THEN
@@ -198,7 +214,10 @@ BEGIN
 			MESSAGE = 'holder, instance, layout and number of worker ids of a lease must be given';
 	END IF;
 
-	-- one at a time
+	-- One at a time.  Servers wait for a third of the lease, and 5 s at most:
+	-- who has given up must not be granted anything after that.
+	PERFORM set_config('lock_timeout',
+		greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true);
 	PERFORM FROM snowflake_registry.registry FOR UPDATE;
 	settings := snowflake_registry.check_call(clock, duration);
 	here := clock_timestamp();
@@ -217,23 +236,24 @@ BEGIN
 	-- when it is set aside by hand.
 	LOOP
 		-- Ranges that are over by the new holder's clock come first, its own
-		-- before those of others, then worker ids that were never used.  It
+		-- last one before others of its own and those of others, then worker ids that were never used.  It
 		-- has to wait until a range begins that is ahead of its clock.
 		SELECT candidate.worker_id, candidate.starts INTO acquire.worker_id, acquire.starts
 		FROM (
 			SELECT lease.worker_id, greatest(lease.ends, settings.lost_until) AS starts,
-				CASE WHEN lease.holder = acquire.holder THEN 0 ELSE 1 END AS rank
+				CASE WHEN lease.holder = acquire.holder THEN 0 ELSE 1 END AS rank,
+				CASE WHEN lease.holder = acquire.holder THEN lease.since END AS since
 			FROM snowflake_registry.lease
 			WHERE lease.reserved IS NULL AND (lease.instance IS NULL OR lease.ends <= here)
 				AND lease.worker_id < acquire.worker_ids
 			UNION ALL
-			SELECT min(used.worker_id) + 1, settings.lost_until, 2
+			SELECT min(used.worker_id) + 1, settings.lost_until, 2, NULL
 			FROM (SELECT -1::bigint AS worker_id UNION ALL SELECT lease.worker_id FROM snowflake_registry.lease) AS used
 			WHERE NOT EXISTS (SELECT FROM snowflake_registry.lease WHERE lease.worker_id = used.worker_id + 1)
 			HAVING min(used.worker_id) + 1 < acquire.worker_ids
 		) AS candidate
 		WHERE candidate.starts < last_end
-		ORDER BY candidate.starts > clock, candidate.rank, candidate.starts, candidate.worker_id
+		ORDER BY candidate.starts > clock, candidate.rank, candidate.since DESC, candidate.starts, candidate.worker_id
 		LIMIT 1;
 		-- No error, which would take back what was done after a promotion.
 		IF NOT FOUND THEN

@@ -146,4 +146,13 @@ SELECT * FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(),
 SELECT lost_until > clock_timestamp() + interval '2 minutes' AS begins_above FROM snowflake_registry.registry;
 \set VERBOSITY sqlstate
 INSERT INTO snowflake_registry.registry DEFAULT VALUES;
+\set VERBOSITY default
+
+-- Grants are known to be lost, as by a snapshot of the storage
+UPDATE snowflake_registry.registry SET lost_until = '-infinity';
+SELECT worker_id AS held, ends AS held_end FROM snowflake_registry.acquire('x', :a, :layout, 4, clock_timestamp(), '1 s') \gset
+SELECT snowflake_registry.revoke_leases();
+SELECT snowflake_registry.renew(:held, :a, :'held_end', clock_timestamp(), '1 s');
+SELECT * FROM snowflake_registry.acquire('x', :a, :layout, 4, clock_timestamp(), '1 s');
+SELECT lost_until > clock_timestamp() + interval '2 minutes' AS begins_above FROM snowflake_registry.registry;
 DROP EXTENSION snowflake_registry;

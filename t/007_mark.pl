@@ -501,6 +501,22 @@ foreach my $database (sort keys %collectors)
 	is($duplicates, 0, "none of $ids ids of database $database was made twice across a crash");
 }
 
+# An advance also reaches a session whose next call fails and that then goes on
+# in the same tick.
+$node = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+my $failures = 0;
+foreach my $round (1 .. 3)
+{
+	my $id = $session->query('SELECT snowflake_nextval()');
+	$node->safe_psql('postgres', "SELECT snowflake_advance($id + 1000)");
+	$session->query("SELECT snowflake_advance(-1)");
+	$failures++ if $session->query('SELECT snowflake_nextval()') <= $id + 1000;
+}
+is($failures, 0, 'ids are above an advance after a call that failed');
+$session->quit;
+$node->stop;
+
 # There is room for so many databases.
 $node = new_server('room', mutant => 'has room for two');
 foreach my $database ('one', 'two')

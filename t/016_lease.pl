@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 
+use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
@@ -167,6 +168,33 @@ $standby->stop;
 my $other = new_server('other', lease_from($registry, 'snowflake.layout' => 'twitter'));
 fails($other, qr/refuses/, 'another layout');
 like(slurp_file($other->logfile), qr/registry is for snowflake ids of the layout/, 'the log says so');
+
+#
+# Registries that hang
+#
+
+# of several hosts, the first one accepts connections and does not answer
+my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "cannot listen: $!";
+my $hosts = new_server('hosts', lease_from($registry,
+		'snowflake.registry' => sprintf('host=127.0.0.1,%s port=%s,%s dbname=postgres',
+			$registry->host, $silent->sockport, $registry->port)));
+makes_ids_again($hosts, 'ids are made when the first of several hosts hangs');
+$hosts->stop;
+
+# who has given up waiting is not granted anything later
+my $locker = $registry->background_psql('postgres');
+$locker->query_safe('BEGIN; SELECT FROM snowflake_registry.registry FOR UPDATE');
+$hosts->append_conf('postgresql.conf', "snowflake.node_name = 'waiting'");
+$hosts->start;
+sleep 5;
+cmp_ok(in_registry($registry, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
+	'<=', 3, 'no queue of calls that nobody waits for');
+$locker->query_safe('ROLLBACK');
+$locker->quit;
+makes_ids_again($hosts, 'ids are made when the registry goes on');
+cmp_ok(in_registry($registry, "SELECT count(DISTINCT worker_id) FROM granted WHERE holder = 'waiting'"),
+	'<=', 2, 'and no worker ids are used up');
+$hosts->stop;
 
 #
 # Settings

@@ -85,7 +85,7 @@ our %mutants = (
 	'forgets who has made ids' => [
 		[ 'generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
 	'goes on after its lease' => [ [ 'generator.c', 'if (tick >= config.worker_lease.end)', 'if (false)' ] ],
-	'begins before its lease' => [ [ 'generator.c', 'min_tick = Max(min_tick, worker_lease.start);', '' ] ],
+	'begins before its lease' => [ [ 'generator.c', 'Max(min_tick, config.worker_lease.start)', 'min_tick' ] ],
 	'forgets what it used' => [
 		[ 'registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
 	'takes one id of a block' => [ [ 'generator.c', '&old, last)', '&old, first)' ] ],

@@ -3,7 +3,7 @@
 const { randomUUID } = require('crypto');
 
 const EPOCH = Date.UTC(2026, 0, 1);
-const LAYOUT = 'time:41 worker:10 sequence:12';
+const LAYOUT = 'time:41 worker:10 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z';
 const DURATION = 30000;    // ms
 
 class Generator {

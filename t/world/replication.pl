@@ -21,6 +21,7 @@ my $registry = new_registry('registry');
 my @servers = map {
 	new_server($_, lease_from($registry,
 			'snowflake.node_name' => $_,
+			'snowflake.registry_lease' => '30s',
 			'wal_level' => 'logical',
 			'max_wal_senders' => 10,
 			'log_min_messages' => 'warning'))
