@@ -11,6 +11,7 @@ OBJS = \
 	registry.o \
 	settings.o \
 	snowflake.o \
+	stats.o \
 	text.o
 
 EXTENSION = snowflake snowflake_registry
@@ -18,7 +19,7 @@ DATA = snowflake--1.0.sql snowflake_registry--1.0.sql
 PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
 REGRESS = layout decode compose vectors roundtrip settings generate tables mark \
-	time partitions text mask inspect reserve adopt registry
+	time partitions text mask inspect reserve adopt status registry
 
 PG_CPPFLAGS = -I$(libpq_srcdir)
 SHLIB_LINK_INTERNAL = $(libpq)
@@ -32,14 +33,15 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 # PGXS knows of header dependencies only where the server was configured so
-generator.o: compat.h generator.h layout.h mark.h settings.h
+generator.o: compat.h generator.h layout.h mark.h settings.h stats.h
 inspect.o: inspect.h layout.h
 layout.o: compat.h layout.h
 mark.o: compat.h mark.h
 mask.o: mask.h
-registry.o: compat.h generator.h layout.h registry.h settings.h
+registry.o: compat.h generator.h layout.h registry.h settings.h stats.h
 settings.o: compat.h layout.h settings.h
-snowflake.o: compat.h generator.h inspect.h layout.h mask.h registry.h settings.h text.h
+snowflake.o: compat.h generator.h inspect.h layout.h mask.h registry.h settings.h stats.h text.h
+stats.o: stats.h
 text.o: text.h
 
 # for script/check

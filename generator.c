@@ -189,6 +189,8 @@ typedef struct GeneratorShared
 	/* all leased worker ids share one: what each can make, its lease tells */
 	ServerSlot	leased_server;
 
+	StatsShared stats;
+
 	ServerSlot	servers[MAX_SERVERS];
 	DatabaseSlot slots[MAX_DATABASES];
 	Lane		lanes[GENERATOR_MAX_LANES];
@@ -271,6 +273,7 @@ initialize_shared(SHMEM_INIT_ARGS)
 	memory->worker_lease.worker_id = -1;
 	pg_atomic_init_u32(&memory->leases, 0);
 	pg_atomic_init_u64(&memory->leased_server.end, 0);
+	StatsInit(&memory->stats);
 	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		pg_atomic_init_u64(&memory->slots[i].limit, 0);
@@ -319,6 +322,7 @@ attach_shared(void)
 						   SHMEM_VERSION, (uint32) sizeof(GeneratorShared)),
 				 errhint("Restart the server.")));
 	shared = memory;
+	StatsAttach(&shared->stats);
 }
 
 static void
@@ -342,6 +346,7 @@ create_shared(void)
 	if (!found)
 		initialize_shared(shared);
 	LWLockRelease(AddinShmemInitLock);
+	StatsAttach(&shared->stats);
 }
 
 /* Reserve shared memory, if the library is being preloaded. */
@@ -499,14 +504,19 @@ sleep_for(int64 microseconds)
 static bool
 keep_waiting(int64 a_while, int64 max_wait, int64 *wait_start)
 {
+	int64		now = monotonic_now();
 	int64		left;
 
 	if (*wait_start == 0)
-		*wait_start = monotonic_now();
-	left = max_wait - (monotonic_now() - *wait_start);
+	{
+		*wait_start = now;
+		StatsAdd(STATS_WAITS, max_wait > 0 ? 1 : 0);
+	}
+	left = max_wait - (now - *wait_start);
 	if (left <= 0)
 		return false;
 	sleep_for(Min(a_while, left));
+	StatsAdd(STATS_WAIT_TIME, monotonic_now() - now);
 	return true;
 }
 
@@ -602,6 +612,13 @@ get_worker_lease(WorkerLease *lease, uint32 *number)
 	return lease->worker_id >= 0;
 }
 
+/* The instant of a tick, also of one past the last. */
+static TimestampTz
+tick_instant(const Layout *layout, uint64 tick)
+{
+	return LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick));
+}
+
 static const char *
 lease_hint(LeaseState state)
 {
@@ -644,7 +661,7 @@ wait_for_lease(int64 *wait_start)
 			 lease.worker_id < 0 ? 0 :
 			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
 					   lease.worker_id,
-					   timestamptz_to_str(LayoutTickToTime(layout, Min(lease.end, (uint64) layout->last_tick)))),
+					   timestamptz_to_str(tick_instant(layout, lease.end))),
 			 errhint("%s", lease_hint(state))));
 }
 
@@ -857,6 +874,8 @@ watch_clock(void)
 	if (!pg_atomic_compare_exchange_u64(&shared->clock_offset, &known, offset) ||
 		known == 0)
 		return false;
+	if (step < 0)
+		StatsAddStepBack(-step, now);
 
 	ereport(WARNING,
 			(step > 0 ?
@@ -1000,7 +1019,7 @@ wait_for_clock(const Layout *layout, uint64 tick, uint64 mark_tick,
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
 				 errdetail("It is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first.",
 						   config.worker_lease.worker_id,
-						   timestamptz_to_str(LayoutTickToTime(layout, Min(config.worker_lease.start, (uint64) layout->last_tick))),
+						   timestamptz_to_str(tick_instant(layout, config.worker_lease.start)),
 						   missing / 1e3),
 				 errhint("It begins above what others can have made with the worker id. No other one was free, or the registry may have lost grants.")));
 	if (begin > now_tick + ahead)
@@ -1095,6 +1114,7 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 	uint64		floor;
 	uint64		limit;
 	int64		found;
+	int64		begin;
 
 	if (!MarkOpen(&mark, function, must))
 		return false;
@@ -1122,10 +1142,13 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 	limit = Max(Min(limit, tick + lease), tick + Max(lease / 8, 1));
 	limit = Min(limit, (uint64) layout->last_tick) + 1;
 
+	begin = monotonic_now();
 	if (MarkRaise(&mark, mark_below(layout, tick), mark_below(layout, limit),
 				  &slot->written, &found))
 	{
 		slot->extended_at = monotonic_now();
+		StatsAdd(STATS_MARK_EXTENSIONS, 1);
+		StatsAdd(STATS_MARK_FLUSH_TIME, slot->extended_at - begin);
 		SpinLockAcquire(&shared->mutex);
 		if (pg_atomic_read_u32(&shared->resets) == config.resets)
 		{
@@ -1152,6 +1175,26 @@ note_use(uint64 tick)
 		;
 }
 
+/* What comes up in open_window() is counted if it has the code of an error. */
+static void
+count_error(void *arg)
+{
+	int			code = geterrcode();
+
+	if (code == ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD)
+		StatsAdd(STATS_ERRORS_AHEAD, 1);
+	else if (code == ERRCODE_SNOWFLAKE_BEFORE_EPOCH)
+		StatsAdd(STATS_ERRORS_EPOCH, 1);
+	else if (code == ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED)
+		StatsAdd(STATS_ERRORS_EXHAUSTED, 1);
+	else if (code == ERRCODE_SNOWFLAKE_NO_LEASE)
+		StatsAdd(STATS_ERRORS_LEASE, 1);
+	else if (code == ERRCODE_CONFIG_FILE_ERROR)
+		StatsAdd(STATS_ERRORS_SETTING, 1);
+	else if (code == ERRCODE_LOCK_NOT_AVAILABLE)
+		StatsAdd(STATS_ERRORS_LOCK, 1);
+}
+
 /*
  * Open a window: settle which lane and tick the next ids come from, moving
  * the limit and waiting for the clock if need be.
@@ -1166,8 +1209,13 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 	uint64		now_tick;
 	uint64		tick;
 	int			lane;
+	ErrorContextCallback errcallback = {
+		.callback = count_error,
+		.previous = error_context_stack
+	};
 
 	window.clock_length = 0;
+	error_context_stack = &errcallback;
 
 	/* whatever takes time begins again, with a new look at everything */
 	for (;; now = GetCurrentTimestamp())
@@ -1234,6 +1282,14 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 			wait_for_lock(wait_start);
 	}
 
+	error_context_stack = errcallback.previous;
+
+	/* a filled lane made the session go on to another in the same tick */
+	if (last_id >= 0 && tick == last_word >> config.sequence_bits &&
+		lane != ((last_id >> config.lane_shift) & config.lane_mask))
+		StatsPend(STATS_SPILLS, 1);
+	StatsFoldSoon();
+
 	/* before the first id: a reset looks at it when all windows are closed */
 	note_use(tick);
 
@@ -1275,6 +1331,7 @@ take_id(int64 tag_bits)
 	} while (unlikely(!pg_atomic_compare_exchange_u64(window.word, &old, word)));
 
 	note_last(word, tag_bits);
+	StatsPend(STATS_IDS, 1);
 	return true;
 }
 
@@ -1305,6 +1362,7 @@ take_block(int count)
 	} while (!pg_atomic_compare_exchange_u64(window.word, &old, last));
 
 	note_last(last, 0);
+	StatsPend(STATS_IDS, last - first + 1);
 	return last - first + 1;
 }
 
@@ -1698,4 +1756,66 @@ GeneratorEndLease(void)
 		end = Max(end, (word >> layout->bits[FIELD_SEQUENCE]) + 1);
 	}
 	return end > (uint64) layout->last_tick ? DT_NOEND : LayoutTickToTime(layout, end);
+}
+
+/* Look at everything, without changing anything or waiting. */
+void
+GeneratorGetStatus(GeneratorStatus *status)
+{
+	WorkerLease lease;
+	uint32		number;
+	uint64		last_tick = 0;
+
+	memset(status, 0, sizeof(*status));
+	status->last_id_at = status->lease_starts = status->lease_ends = DT_NOBEGIN;
+	status->usable = SettingsAreUsable();
+	if (shared == NULL)
+		attach_shared();
+	if (shared->layout_fixed || SettingsLayoutIsUsable())
+		status->layout = GeneratorLayout();
+
+	status->leased = SettingsRegistryIsUsed();
+	status->worker_id = get_worker_lease(&lease, &number) ? lease.worker_id : -1;
+	if (status->leased && status->worker_id >= 0)
+	{
+		status->lease_starts = tick_instant(status->layout, lease.start);
+		status->lease_ends = tick_instant(status->layout, lease.end);
+	}
+
+	SpinLockAcquire(&shared->mutex);
+	status->lease_state = shared->lease_state;
+	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+	{
+		status->sessions += shared->lanes[i].sessions;
+		if (shared->lanes[i].sessions > 0)
+			status->lanes_in_use++;
+	}
+	SpinLockRelease(&shared->mutex);
+
+	if (status->layout == NULL)
+		return;
+	if (status->worker_id > LayoutLargest(status->layout, FIELD_WORKER) ||
+		setting_datacenter_id > LayoutLargest(status->layout, FIELD_DATACENTER))
+		status->usable = false;
+	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+		last_tick = Max(last_tick,
+						pg_atomic_read_u64(&shared->lanes[i].word) >> status->layout->bits[FIELD_SEQUENCE]);
+	if (last_tick > 0)
+		status->last_id_at = tick_instant(status->layout, last_tick);
+}
+
+void
+GeneratorGetStats(Stats *stats)
+{
+	if (shared == NULL)
+		attach_shared();
+	StatsGet(stats);
+}
+
+void
+GeneratorResetStats(void)
+{
+	if (shared == NULL)
+		attach_shared();
+	StatsReset();
 }

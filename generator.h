@@ -11,6 +11,7 @@
 #define SNOWFLAKE_GENERATOR_H
 
 #include "layout.h"
+#include "stats.h"
 
 /*
  * Errors of our own.  The SQL standard leaves classes that start with a
@@ -35,6 +36,20 @@ typedef enum LeaseState
 	LEASE_RELEASED
 } LeaseState;
 
+typedef struct GeneratorStatus
+{
+	bool		usable;			/* the settings */
+	const Layout *layout;		/* NULL: none can be used */
+	bool		leased;
+	int64		worker_id;		/* -1: there is no lease */
+	LeaseState	lease_state;
+	TimestampTz lease_starts;	/* these three are DT_NOBEGIN if not known */
+	TimestampTz lease_ends;
+	TimestampTz last_id_at;		/* of all databases, since the start */
+	int			lanes_in_use;
+	int			sessions;		/* that have made ids and are still there */
+} GeneratorStatus;
+
 extern void GeneratorInit(void);
 extern const Layout *GeneratorLayout(void);
 extern int64 GeneratorNext(int64 tag_bits, Oid function);
@@ -49,5 +64,8 @@ extern void GeneratorSetLease(int64 worker_id, TimestampTz starts,
 							  TimestampTz ends);
 extern void GeneratorSetLeaseState(LeaseState state);
 extern TimestampTz GeneratorEndLease(void);
+extern void GeneratorGetStatus(GeneratorStatus *status);
+extern void GeneratorGetStats(Stats *stats);
+extern void GeneratorResetStats(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

@@ -153,6 +153,21 @@ check_sequence(Relation sequence)
 				 errhint("Make ids after the transaction has ended.")));
 }
 
+/* The extension that a function belongs to, whatever its name is. */
+static Oid
+extension_of(Oid function)
+{
+	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
+
+	if (!OidIsValid(extension))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("function %u does not belong to the extension \"snowflake\"",
+						function),
+				 errdetail("The mark is found by the extension that a function belongs to.")));
+	return extension;
+}
+
 /*
  * Open the mark of the extension that a function belongs to, to write it.
  *
@@ -165,14 +180,7 @@ MarkOpen(Mark *mark, Oid function, bool wait)
 	Oid			sequences[MARK_COPIES];
 	int			opened;
 
-	/* found by its function, whatever its name and the search_path are */
-	mark->extension = getExtensionOfObject(ProcedureRelationId, function);
-	if (!OidIsValid(mark->extension))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("function %u does not belong to the extension \"snowflake\"",
-						function),
-				 errdetail("The mark is found by the extension that a function belongs to.")));
+	mark->extension = extension_of(function);
 	find_sequences(mark->extension, sequences);
 
 	SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, ExtensionRelationId,
@@ -342,6 +350,36 @@ make_durable(XLogRecPtr lsn)
 		return;
 	XLogFlush(lsn);
 	wait_for_standbys(lsn);
+}
+
+/*
+ * Look at the mark, without waiting.  False if a sequence is being altered.
+ * It may not have been flushed yet.
+ */
+bool
+MarkLook(Oid function, int64 *value)
+{
+	Oid			sequences[MARK_COPIES];
+
+	find_sequences(extension_of(function), sequences);
+	*value = 0;
+	for (int i = 0; i < MARK_COPIES; i++)
+	{
+		Relation	sequence;
+		Buffer		buffer;
+
+		if (!ConditionalLockRelationOid(sequences[i], AccessShareLock))
+			return false;
+		sequence = try_relation_open(sequences[i], NoLock);
+		if (sequence == NULL)
+			return false;
+		buffer = ReadBuffer(sequence, 0);
+		LockBuffer(buffer, BUFFER_LOCK_SHARE);
+		*value = Max(*value, sequence_data(BufferGetPage(buffer))->last_value);
+		UnlockReleaseBuffer(buffer);
+		relation_close(sequence, AccessShareLock);
+	}
+	return true;
 }
 
 /* What the sequences hold. */

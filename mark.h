@@ -27,6 +27,7 @@ typedef struct Mark
 
 extern bool MarkOpen(Mark *mark, Oid function, bool wait);
 extern void MarkClose(Mark *mark);
+extern bool MarkLook(Oid function, int64 *value);
 extern void MarkRead(const Mark *mark, int64 *values);
 extern bool MarkRaise(const Mark *mark, int64 accept, int64 value,
 					  pg_atomic_uint64 *written, int64 *found);

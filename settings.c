@@ -340,6 +340,25 @@ SettingsRegistryIsUsed(void)
 	return setting_registry[0] != '\0';
 }
 
+/* Whether they were defined when the server was started. */
+bool
+SettingsArePreloaded(void)
+{
+	return preloaded;
+}
+
+/* Whether SettingsCheckUsable() has nothing to say. */
+bool
+SettingsAreUsable(void)
+{
+	for (int i = 0; i < lengthof(found_settings); i++)
+	{
+		if (is_lost(&found_settings[i]))
+			return false;
+	}
+	return preloaded || !SettingsRegistryIsUsed();
+}
+
 /* Whether setting_layout is what the server's configuration says. */
 bool
 SettingsLayoutIsUsable(void)

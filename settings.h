@@ -35,5 +35,7 @@ extern void SettingsDefine(void);
 extern void SettingsCheckUsable(void);
 extern bool SettingsLayoutIsUsable(void);
 extern bool SettingsRegistryIsUsed(void);
+extern bool SettingsArePreloaded(void);
+extern bool SettingsAreUsable(void);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

@@ -1014,6 +1014,118 @@ COMMENT ON FUNCTION snowflake_capacity(text) IS
 'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second';
 
 --
+-- What goes on
+--
+
+CREATE FUNCTION snowflake_status(
+	OUT state text,
+	OUT worker_id integer,
+	OUT worker_id_source text,
+	OUT datacenter_id integer,
+	OUT layout text,
+	OUT ids_per_second bigint,
+	OUT last_instant timestamptz,
+	OUT lanes_in_use integer,
+	OUT sessions integer,
+	OUT ids_ahead interval,
+	OUT mark bigint,
+	OUT mark_ahead interval,
+	OUT lease_state text,
+	OUT lease_starts timestamptz,
+	OUT lease_ends timestamptz,
+	OUT library_version text,
+	OUT extension_version text,
+	OUT preloaded boolean)
+AS 'MODULE_PATHNAME', 'snowflake_status'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION snowflake_status() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_status() TO pg_monitor;
+
+COMMENT ON FUNCTION snowflake_status() IS
+'whether ids can be made here, with which worker id and layout, how far they and the mark are ahead of the clock, and the lease';
+
+CREATE FUNCTION snowflake_get_stat(
+	OUT ids bigint,
+	OUT spills bigint,
+	OUT waits bigint,
+	OUT wait_time double precision,
+	OUT mark_extensions bigint,
+	OUT mark_flush_time double precision,
+	OUT clock_steps_back bigint,
+	OUT largest_step_back double precision,
+	OUT too_far_ahead bigint,
+	OUT before_epoch bigint,
+	OUT exhausted bigint,
+	OUT no_lease bigint,
+	OUT unusable_settings bigint,
+	OUT lock_not_available bigint,
+	OUT last_step_back timestamptz,
+	OUT stats_reset timestamptz)
+AS 'MODULE_PATHNAME', 'snowflake_get_stat'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION snowflake_get_stat() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_get_stat() TO pg_monitor;
+
+COMMENT ON FUNCTION snowflake_get_stat() IS
+'implementation of snowflake_stat';
+
+CREATE VIEW snowflake_stat AS
+SELECT ids, spills, waits, wait_time, mark_extensions, mark_flush_time,
+	clock_steps_back, largest_step_back, last_step_back,
+	too_far_ahead, before_epoch, exhausted, no_lease, unusable_settings, lock_not_available,
+	stats_reset
+FROM snowflake_get_stat();
+
+GRANT SELECT ON snowflake_stat TO pg_monitor;
+
+COMMENT ON VIEW snowflake_stat IS
+'what happened on the server since it was started or the counters were reset; times in ms';
+COMMENT ON COLUMN snowflake_stat.ids IS
+'ids made, in all databases; those of the last second may be missing';
+COMMENT ON COLUMN snowflake_stat.spills IS
+'how often a session went on to another lane within a tick, since its own was full';
+COMMENT ON COLUMN snowflake_stat.waits IS
+'calls that waited: for the clock, for a lease, or for a lock on the mark';
+COMMENT ON COLUMN snowflake_stat.wait_time IS
+'how long they did, in ms';
+COMMENT ON COLUMN snowflake_stat.mark_extensions IS
+'how often a mark was moved ahead';
+COMMENT ON COLUMN snowflake_stat.mark_flush_time IS
+'how long that took, with the flush and the wait for synchronous standbys, in ms';
+COMMENT ON COLUMN snowflake_stat.clock_steps_back IS
+'how often the clock was seen to be stepped back';
+COMMENT ON COLUMN snowflake_stat.largest_step_back IS
+'the largest of these steps, in ms';
+COMMENT ON COLUMN snowflake_stat.last_step_back IS
+'what the clock said after the last of them';
+COMMENT ON COLUMN snowflake_stat.too_far_ahead IS
+'calls that failed with SF001';
+COMMENT ON COLUMN snowflake_stat.before_epoch IS
+'calls that failed with SF002';
+COMMENT ON COLUMN snowflake_stat.exhausted IS
+'calls that failed with SF003';
+COMMENT ON COLUMN snowflake_stat.no_lease IS
+'calls that failed with SF004';
+COMMENT ON COLUMN snowflake_stat.unusable_settings IS
+'calls that failed with F0000';
+COMMENT ON COLUMN snowflake_stat.lock_not_available IS
+'calls that failed with 55P03';
+COMMENT ON COLUMN snowflake_stat.stats_reset IS
+'since when it is counted';
+
+CREATE FUNCTION snowflake_stat_reset()
+RETURNS void
+AS 'MODULE_PATHNAME', 'snowflake_stat_reset'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_stat_reset() IS
+'set all counters of snowflake_stat to 0';
+
+--
 -- A server that is running still knows the mark of an extension that was
 -- dropped.
 --

@@ -14,7 +14,13 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xlog.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
@@ -22,7 +28,9 @@
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
@@ -30,6 +38,7 @@
 #include "generator.h"
 #include "inspect.h"
 #include "layout.h"
+#include "mark.h"
 #include "mask.h"
 #include "registry.h"
 #include "settings.h"
@@ -59,6 +68,12 @@ PG_FUNCTION_INFO_V1(snowflake_mask);
 PG_FUNCTION_INFO_V1(snowflake_unmask);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_capacity);
+PG_FUNCTION_INFO_V1(snowflake_status);
+PG_FUNCTION_INFO_V1(snowflake_get_stat);
+PG_FUNCTION_INFO_V1(snowflake_stat_reset);
+
+/* What a server that is upgraded, and not restarted yet, has loaded. */
+#define LIBRARY_VERSION "1.0"
 
 /* The most ids that one call of snowflake_reserve() gives. */
 #define MAX_RESERVED	1000000
@@ -669,6 +684,20 @@ snowflake_layout(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
+static int64
+lanes_of(const Layout *layout)
+{
+	return Min(LayoutLargest(layout, FIELD_LANE) + 1, GENERATOR_MAX_LANES);
+}
+
+/* At most 6, 31 and 20 bits: this does not overflow. */
+static int64
+ids_per_second(const Layout *layout)
+{
+	return lanes_of(layout) * (LayoutLargest(layout, FIELD_SEQUENCE) + 1) *
+		USECS_PER_SEC / layout->tick;
+}
+
 /*
  * capacity([layout text]): until when ids last, for how many workers, and how
  * many of them there are
@@ -677,8 +706,6 @@ Datum
 snowflake_capacity(PG_FUNCTION_ARGS)
 {
 	const Layout *layout = get_layout(fcinfo, 0);
-	int64		lanes = Min(LayoutLargest(layout, FIELD_LANE) + 1,
-							GENERATOR_MAX_LANES);
 	Interval	tick = {.time = layout->tick};
 	Datum		values[7];
 	bool		nulls[7] = {false};
@@ -689,11 +716,172 @@ snowflake_capacity(PG_FUNCTION_ARGS)
 	values[3] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
 	values[4] = Int64GetDatum(INT64CONST(1) << (layout->bits[FIELD_DATACENTER] +
 												layout->bits[FIELD_WORKER]));
-	values[5] = Int32GetDatum((int32) lanes);
-	/* at most 6, 31 and 20 bits: this does not overflow */
-	values[6] = Int64GetDatum(lanes *
-							  (LayoutLargest(layout, FIELD_SEQUENCE) + 1) *
-							  USECS_PER_SEC / layout->tick);
+	values[5] = Int32GetDatum((int32) lanes_of(layout));
+	values[6] = Int64GetDatum(ids_per_second(layout));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
 													  values, nulls)));
+}
+
+/* How far an instant is ahead of the clock, in the ticks of timestamps. */
+static Datum
+ahead_datum(TimestampTz instant)
+{
+	Interval   *ahead = palloc0(sizeof(Interval));
+
+	ahead->time = instant - GetCurrentTimestamp();
+	return IntervalPGetDatum(ahead);
+}
+
+static const char *
+lease_state_text(LeaseState state)
+{
+	switch (state)
+	{
+		case LEASE_NOT_ASKED:
+			return "not asked";
+		case LEASE_HELD:
+			return "held";
+		case LEASE_UNREACHABLE:
+			return "unreachable";
+		case LEASE_NONE_FREE:
+			return "none free";
+		case LEASE_REFUSED:
+			return "refused";
+		case LEASE_RELEASED:
+			return "released";
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
+/* The version of the extension that a function belongs to. */
+static char *
+extension_version(Oid function)
+{
+	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	char	   *version = "";
+
+	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(getExtensionOfObject(ProcedureRelationId, function)));
+	scan = systable_beginscan(extensions, ExtensionOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
+										 RelationGetDescr(extensions), &isnull);
+
+		version = TextDatumGetCString(datum);
+	}
+	systable_endscan(scan);
+	table_close(extensions, AccessShareLock);
+	return version;
+}
+
+/* What would become of a call for an id. */
+static const char *
+state_text(const GeneratorStatus *status, bool has_mark, TimestampTz mark_at)
+{
+	TimestampTz now = GetCurrentTimestamp();
+	int64		max_lead = Max(setting_max_ahead, 2000) * INT64CONST(1000);
+
+	if (RecoveryInProgress())
+		return "standby";
+	if (!status->usable || status->layout == NULL)
+		return "unusable settings";
+	if (status->leased && (status->worker_id < 0 || status->lease_ends <= now))
+		return "no lease";
+	if (now < status->layout->epoch)
+		return "before epoch";
+	if (has_mark && setting_max_ahead >= 0 && mark_at - now > max_lead)
+		return "too far ahead";
+	return "ready";
+}
+
+/* status() */
+Datum
+snowflake_status(PG_FUNCTION_ARGS)
+{
+	GeneratorStatus status;
+	const Layout *layout;
+	int64		mark;
+	bool		has_mark;
+	TimestampTz mark_at = 0;
+	Datum		values[18] = {0};
+	bool		nulls[18] = {false};
+
+	GeneratorGetStatus(&status);
+	layout = status.layout;
+	has_mark = MarkLook(fcinfo->flinfo->fn_oid, &mark);
+	if (layout != NULL)
+		mark_at = LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME,
+													 Min(mark, LayoutLargestId(layout))));
+
+	values[0] = CStringGetTextDatum(state_text(&status, has_mark, mark_at));
+	values[1] = Int32GetDatum((int32) status.worker_id);
+	nulls[1] = status.worker_id < 0;
+	values[2] = CStringGetTextDatum(status.leased ? "registry" : "setting");
+	values[3] = Int32GetDatum(setting_datacenter_id);
+	nulls[4] = nulls[5] = nulls[6] = layout == NULL;
+	if (layout != NULL)
+	{
+		values[4] = CStringGetTextDatum(LayoutToText(layout));
+		values[5] = Int64GetDatum(ids_per_second(layout));
+		values[6] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
+	}
+	values[7] = Int32GetDatum(status.lanes_in_use);
+	values[8] = Int32GetDatum(status.sessions);
+	nulls[9] = TIMESTAMP_NOT_FINITE(status.last_id_at);
+	if (!nulls[9])
+		values[9] = ahead_datum(status.last_id_at);
+	values[10] = Int64GetDatum(mark);
+	nulls[10] = !has_mark;
+	/* a mark of 0 is of no time: there were no ids yet */
+	nulls[11] = !has_mark || mark == 0 || layout == NULL;
+	if (!nulls[11])
+		values[11] = ahead_datum(mark_at);
+	nulls[12] = !status.leased;
+	if (status.leased)
+		values[12] = CStringGetTextDatum(lease_state_text(status.lease_state));
+	values[13] = TimestampTzGetDatum(status.lease_starts);
+	values[14] = TimestampTzGetDatum(status.lease_ends);
+	nulls[13] = nulls[14] = TIMESTAMP_NOT_FINITE(status.lease_ends);
+	values[15] = CStringGetTextDatum(LIBRARY_VERSION);
+	values[16] = CStringGetTextDatum(extension_version(fcinfo->flinfo->fn_oid));
+	values[17] = BoolGetDatum(SettingsArePreloaded());
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
+													  values, nulls)));
+}
+
+/* get_stat(): the row of the view snowflake_stat */
+Datum
+snowflake_get_stat(PG_FUNCTION_ARGS)
+{
+	Stats		stats;
+	Datum		values[NUM_STATS + 2];
+	bool		nulls[NUM_STATS + 2] = {false};
+
+	GeneratorGetStats(&stats);
+	for (int i = 0; i < NUM_STATS; i++)
+	{
+		if (i == STATS_WAIT_TIME || i == STATS_MARK_FLUSH_TIME || i == STATS_LARGEST_STEP_BACK)
+			values[i] = Float8GetDatum(stats.counters[i] / 1000.0);
+		else
+			values[i] = Int64GetDatum(stats.counters[i]);
+	}
+	values[NUM_STATS] = TimestampTzGetDatum(stats.last_step_back);
+	nulls[NUM_STATS] = stats.last_step_back == 0;
+	values[NUM_STATS + 1] = TimestampTzGetDatum(stats.reset_at);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
+													  values, nulls)));
+}
+
+/* stat_reset() */
+Datum
+snowflake_stat_reset(PG_FUNCTION_ARGS)
+{
+	GeneratorResetStats();
+	PG_RETURN_VOID();
 }

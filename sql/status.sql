@@ -1,0 +1,56 @@
+-- Whether ids can be made, and what happened
+SELECT snowflake_nextval() IS NOT NULL AS made;
+SELECT state, worker_id, worker_id_source, datacenter_id, layout, ids_per_second, last_instant > now() AS lasts,
+	lanes_in_use > 0 AS lanes, sessions > 0 AS sessions, lanes_in_use <= sessions AS lanes_have_sessions,
+	abs(extract(epoch FROM ids_ahead)) < 60 AS ids_ahead, mark > 0 AS mark,
+	extract(epoch FROM mark_ahead) BETWEEN -60 AND 5 AS mark_ahead,
+	lease_state, lease_starts, lease_ends, library_version = extension_version AS versions, preloaded
+FROM snowflake_status() \gx
+SELECT mark >= snowflake_currval() AS covers FROM snowflake_status();
+SELECT status.mark = greatest(mark.last_value, guard.last_value) AS is_the_mark
+FROM snowflake_status() AS status, snowflake_mark AS mark, snowflake_mark_guard AS guard;
+
+-- Ids are counted, and how many there are is seen at once by who made them
+SELECT ids FROM snowflake_stat \gset before_
+SELECT count(snowflake_nextval()) FROM generate_series(1, 1000);
+SELECT sum(last_id - first_id + 1) FROM snowflake_reserve(500);
+SELECT ids - :before_ids AS made, waits >= 0 AND wait_time >= 0 AND spills >= 0 AS others,
+	mark_extensions > 0 AND mark_flush_time > 0 AS mark, stats_reset < now() AS since
+FROM snowflake_stat;
+
+-- So are those of a session that does nothing any more
+\c
+SELECT count(snowflake_nextval()) FROM generate_series(1, 100);
+\c
+SELECT set_config('test.expected', (:before_ids + 1600)::text, false) IS NOT NULL AS set;
+DO $$
+BEGIN
+	FOR i IN 1..1000 LOOP
+		EXIT WHEN (SELECT ids FROM snowflake_stat) >= current_setting('test.expected')::bigint;
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+END $$;
+SELECT ids - :before_ids AS made FROM snowflake_stat;
+
+-- A reset
+SELECT snowflake_stat_reset();
+SELECT ids, spills, mark_extensions, clock_steps_back, last_step_back, stats_reset > now() - interval '1 min' AS reset
+FROM snowflake_stat;
+
+-- Who may see it
+CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
+CREATE ROLE regress_snowflake_nobody;
+SET ROLE regress_snowflake_monitor;
+SELECT state FROM snowflake_status();
+SELECT ids FROM snowflake_stat;
+SELECT snowflake_stat_reset();
+SET ROLE regress_snowflake_nobody;
+SELECT state FROM snowflake_status();
+SELECT ids FROM snowflake_stat;
+RESET ROLE;
+DROP ROLE regress_snowflake_monitor;
+DROP ROLE regress_snowflake_nobody;
+
+-- All columns are described
+SELECT count(*) AS described FROM pg_catalog.pg_attribute AS a
+WHERE attrelid = 'snowflake_stat'::regclass AND attnum > 0 AND col_description(attrelid, attnum) IS NULL;

@@ -1,0 +1,71 @@
+/*-------------------------------------------------------------------------
+ *
+ * stats.h
+ *	  Counts what the server does with ids.
+ *
+ * snowflake/stats.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_STATS_H
+#define SNOWFLAKE_STATS_H
+
+#include "datatype/timestamp.h"
+#include "port/atomics.h"
+
+/* In the order of the columns of snowflake_stat; times in us. */
+typedef enum StatsCounter
+{
+	/* counted by each process for itself, see StatsPend() */
+	STATS_IDS,
+	STATS_SPILLS,
+	NUM_PENDING_STATS,
+
+	STATS_WAITS = NUM_PENDING_STATS,
+	STATS_WAIT_TIME,
+	STATS_MARK_EXTENSIONS,
+	STATS_MARK_FLUSH_TIME,
+	STATS_STEPS_BACK,
+	STATS_LARGEST_STEP_BACK,
+	STATS_ERRORS_AHEAD,
+	STATS_ERRORS_EPOCH,
+	STATS_ERRORS_EXHAUSTED,
+	STATS_ERRORS_LEASE,
+	STATS_ERRORS_SETTING,
+	STATS_ERRORS_LOCK,
+	NUM_STATS
+} StatsCounter;
+
+/* In shared memory, for the whole server. */
+typedef struct StatsShared
+{
+	pg_atomic_uint64 counters[NUM_STATS];
+	pg_atomic_uint64 last_step_back;	/* a TimestampTz, or 0 */
+	pg_atomic_uint64 reset_at;	/* likewise */
+} StatsShared;
+
+typedef struct Stats
+{
+	uint64		counters[NUM_STATS];
+	TimestampTz last_step_back;
+	TimestampTz reset_at;
+} Stats;
+
+extern uint64 stats_pending[NUM_PENDING_STATS];
+
+/* Count in this process; StatsFoldSoon() sees to the rest. */
+static inline void
+StatsPend(StatsCounter counter, uint64 number)
+{
+	stats_pending[counter] += number;
+}
+
+extern void StatsInit(StatsShared *memory);
+extern void StatsAttach(StatsShared *memory);
+extern void StatsFoldSoon(void);
+extern void StatsAdd(StatsCounter counter, uint64 number);
+extern void StatsAddStepBack(int64 step, TimestampTz now);
+extern void StatsGet(Stats *stats);
+extern void StatsReset(void);
+
+#endif							/* SNOWFLAKE_STATS_H */

@@ -1,0 +1,131 @@
+# snowflake_status() and snowflake_stat: what they say while something happens.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $day = 24 * 3600;
+
+sub stat_of
+{
+	my ($node, $column) = @_;
+	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_stat");
+}
+
+sub status_of
+{
+	my ($node, $column) = @_;
+	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_status()");
+}
+
+# blocks fill lanes that are narrow
+my $node = new_server('node',
+	clock => 1,
+	preload => 1,
+	'snowflake.layout' => 'snowflake sequence:9',
+	'snowflake.max_wait' => 100);
+is(status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead'), 'ready|t||0|', 'before the first id');
+
+# exact in the end, whoever made them
+run_clients($node, '--client=8 --transactions=2000', 'clients', 'SELECT snowflake_nextval() FROM generate_series(1, 7);');
+ok($node->poll_query_until('postgres', 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat'), 'all ids are counted');
+my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
+$node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
+$node->safe_psql('postgres', "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
+ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat'), 'also those of parallel workers');
+
+# a session that goes on doing nothing, also after an error
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+foreach my $sql ('SELECT snowflake_nextval()', 'SELECT snowflake_nextval() / 0', 'BEGIN; SELECT snowflake_nextval()')
+{
+	my $before = stat_of($node, 'ids');
+	$session->query($sql);
+	ok($node->poll_query_until('postgres', "SELECT ids = $before + 1 FROM snowflake_stat"),
+		"counted while the session is idle: $sql");
+}
+$session->query('ROLLBACK');
+
+# a statement that goes on
+my $before = stat_of($node, 'ids');
+$session->query_until(qr/started/, "\\echo started\nSELECT count(snowflake_nextval()) FROM generate_series(1, 40000) AS a, generate_series(1, 40000) AS b;\n");
+ok($node->poll_query_until('postgres', "SELECT ids > $before + 1000 FROM snowflake_stat"), 'counted while a statement runs');
+cmp_ok(status_of($node, 'lanes_in_use'), '>=', 1, 'its lane is in use');
+$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%40000%' AND pid <> pg_backend_pid()");
+eval { $session->quit };
+
+# more than a lane has in a tick
+my $spills = stat_of($node, 'spills');
+$node->safe_psql('postgres', 'SELECT snowflake_reserve(1500) FROM generate_series(1, 10)');
+cmp_ok(stat_of($node, 'spills'), '>', $spills, 'spills are counted');
+
+# a crash, which ends what is in shared memory
+crash($node);
+is(stat_of($node, 'ids'), 0, 'counters begin again after a crash');
+
+# steps of the clock, and what they lead to
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+set_clock($node, -100);
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'clock stepped back');
+is(status_of($node, 'state'), 'too far ahead', 'the state says so');
+cmp_ok(status_of($node, 'extract(epoch FROM ids_ahead)'), '>', 90, 'and how far ids are ahead');
+is(stat_of($node, 'clock_steps_back, too_far_ahead, waits, wait_time >= 90, round(largest_step_back / 1000), last_step_back IS NOT NULL'),
+	'1|1|1|t|100|t', 'it is counted');
+set_clock($node, 0);
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+is(stat_of($node, 'clock_steps_back'), 1, 'a step forward is not');
+set_clock($node, -400 * $day);
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'clock before the epoch');
+is(status_of($node, 'state'), 'before epoch', 'the state says so');
+set_clock($node, 36500 * $day);
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF003', 'clock after the end');
+set_clock($node, 0);
+is(stat_of($node, 'before_epoch, exhausted'), '1|1', 'both are counted');
+
+# a lock on the mark
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_mark RENAME TO mark');
+is($node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL FROM snowflake_status()"), 't',
+	'status does not wait for a lock on the mark');
+$locker->query_safe('ROLLBACK');
+$locker->quit;
+
+# settings that are of no use
+$node->append_conf('postgresql.conf', "snowflake.worker_id = 4711");
+$node->reload;
+ok($node->poll_query_until('postgres', 'SELECT worker_id = 4711 FROM snowflake_status()'), 'settings are seen');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'F0000', 'one is out of range');
+is(stat_of($node, 'unusable_settings'), 1, 'that is counted');
+is(status_of($node, 'state'), 'unusable settings', 'the state says so');
+
+# a registry that is not there
+$node->append_conf('postgresql.conf', "snowflake.registry = 'host=/nowhere'\nsnowflake.worker_id = 0");
+$node->restart;
+ok($node->poll_query_until('postgres', "SELECT lease_state = 'unreachable' FROM snowflake_status()"), 'a registry cannot be reached');
+is(status_of($node, 'state, worker_id, worker_id_source, lease_ends'), 'no lease||registry|', 'there is no lease');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF004', 'and there are no ids');
+is(stat_of($node, 'no_lease'), 1, 'that is counted');
+$node->stop;
+
+my $registry = new_registry('registry');
+my $leasing = new_server('leasing', lease_from($registry, 'wal_level' => 'replica', 'max_wal_senders' => 5));
+ok($leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"), 'another one can');
+is(status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > now(), lease_starts < now()'),
+	'0|registry|held|t|t', 'the lease is seen');
+
+$leasing->backup('copy');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($leasing, 'copy', has_streaming => 1);
+$standby->start;
+is(status_of($standby, 'state'), 'standby', 'a standby says what it is');
+$standby->stop;
+$leasing->stop;
+$registry->stop;
+
+done_testing();

@@ -1,0 +1,51 @@
+#!/bin/bash
+#
+# The queries of doc/monitoring with the real postgres_exporter, as a role that
+# is in pg_monitor and nothing else.
+#
+# usage: t/world/exporter.sh
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+need_packages prometheus-postgres-exporter curl
+start_throwaway_server </dev/null
+psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 <<'END' >/dev/null
+CREATE EXTENSION snowflake;
+SELECT count(snowflake_nextval()) FROM generate_series(1, 4711);
+CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
+END
+# an error to be counted
+psql --no-psqlrc --quiet --command="LOAD 'snowflake'" --command="ALTER SYSTEM SET snowflake.worker_id = 4711" --command="SELECT pg_reload_conf()" >/dev/null
+psql --no-psqlrc --quiet --command="SELECT pg_sleep(0.5)" --command="SELECT snowflake_nextval()" >/dev/null 2>&1 || true
+psql --no-psqlrc --quiet --command="LOAD 'snowflake'" --command="ALTER SYSTEM RESET snowflake.worker_id" --command="SELECT pg_reload_conf()" >/dev/null
+
+status=0
+listen=127.0.0.1:19187
+DATA_SOURCE_NAME="user=monitor host=$throwaway database=postgres sslmode=disable" \
+	prometheus-postgres-exporter --web.listen-address="$listen" --disable-default-metrics \
+	--disable-settings-metrics --extend.query-path=source/doc/monitoring/postgres_exporter.yaml \
+	>exporter.log 2>&1 &
+exporter=$!
+trap 'kill "$exporter" || true; stop_throwaway_server' EXIT
+for tries in {1..100}; do
+	! curl --silent --fail "http://$listen/metrics" >metrics || break
+	sleep 0.1
+done
+[ -s metrics ] || { cat exporter.log; die "no answer after $tries tries"; }
+grep ^snowflake metrics | sed 's/^/# /'
+
+# The value of a metric, by a pattern of its name and labels.
+value()
+{
+	sed -n "s/^$1 //p" metrics
+}
+check "ids are counted" "$(value 'snowflake_stat_ids_total{.*}')" = 4711
+check "errors are counted by kind" "$(value 'snowflake_errors_total{.*kind="F0000".*}')" = 1
+check "others are not" "$(value 'snowflake_errors_total{.*kind="SF001".*}')" = 0
+check "ids can be made" "$(value 'snowflake_status_ready{.*state="ready".*}')" = 1
+check "all metrics are there" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 22
+check "and no error" "$(grep -c 'level=error' exporter.log)" -eq 0
+[ "$status" -eq 0 ] || cat exporter.log
+exit "$status"
