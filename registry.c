@@ -90,9 +90,8 @@ static struct
 	int64		ends;
 }			lease = {.worker_id = -1};
 
-/* What was logged last about a failure, and its state; NULL: none since. */
+/* What was logged last about a failure; NULL: there was none since. */
 static char *logged_failure = NULL;
-static LeaseState logged_state;
 
 
 /* Have the worker started, if the library is being preloaded. */
@@ -117,8 +116,8 @@ RegistryInit(void)
 }
 
 /*
- * Log a failure, once for as long as it is the same.  A registry that cannot
- * be reached may say so differently for each of its hosts.
+ * Log a failure, once for as long as it is the same.  When the registry cannot
+ * be reached, that is what the last of its hosts says.
  */
 static void
 note_failure(LeaseState state, const char *message, const char *detail)
@@ -127,13 +126,13 @@ note_failure(LeaseState state, const char *message, const char *detail)
 	if (ShutdownRequestPending)
 		return;
 	GeneratorSetLeaseState(state);
-	if (logged_failure != NULL && logged_state == state &&
-		(state == LEASE_UNREACHABLE || strcmp(logged_failure, message) == 0))
+	if (state == LEASE_UNREACHABLE && next_host != 0)
+		return;
+	if (logged_failure != NULL && strcmp(logged_failure, message) == 0)
 		return;
 	if (logged_failure != NULL)
 		pfree(logged_failure);
 	logged_failure = MemoryContextStrdup(TopMemoryContext, message);
-	logged_state = state;
 
 	ereport(WARNING,
 			(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
