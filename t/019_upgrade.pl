@@ -1,0 +1,127 @@
+# Upgrades: 1.0 as it was first released, updated to the newest version, is what
+# a fresh install of that is, object by object.  Whether the comparison would
+# find a difference is tried with a version of its own, 99.0, that adds some.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Cwd qw(abs_path);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+# All that belongs to the extension, as text: what it is, who may use it, and
+# what is said about it.
+my $objects = <<'EOC';
+WITH member AS (
+	SELECT classid, objid FROM pg_depend
+	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
+		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
+SELECT identity || E'\n' || coalesce(definition, '') || E'\n' || coalesce(acl, '') || E'\n' || coalesce(comment, '') AS object
+FROM (
+	SELECT (pg_identify_object(classid, objid, 0)).identity AS identity,
+		CASE classid
+			WHEN 'pg_proc'::regclass THEN pg_get_functiondef(objid)
+			WHEN 'pg_class'::regclass THEN
+				coalesce(pg_get_viewdef(objid), '') || (SELECT string_agg(attname || ' ' || format_type(atttypid, atttypmod)
+					|| coalesce(' ' || col_description(attrelid, attnum), ''), ', ' ORDER BY attnum)
+				FROM pg_attribute WHERE attrelid = objid AND attnum > 0)
+				|| (SELECT relkind::text || relpersistence::text FROM pg_class WHERE oid = objid)
+				|| coalesce((SELECT row(seqtypid::regtype, seqstart, seqincrement, seqmax, seqmin, seqcache, seqcycle)::text
+				FROM pg_sequence WHERE seqrelid = objid), '')
+		END AS definition,
+		CASE classid
+			WHEN 'pg_proc'::regclass THEN (SELECT proacl::text FROM pg_proc WHERE oid = objid)
+			WHEN 'pg_class'::regclass THEN (SELECT relacl::text FROM pg_class WHERE oid = objid)
+		END AS acl,
+		obj_description(objid, classid::regclass::text) AS comment
+	FROM member) AS described
+UNION ALL
+SELECT 'dumped: ' || (SELECT string_agg(c.relname, ', ' ORDER BY c.relname) FROM unnest(extconfig) AS config JOIN pg_class AS c ON c.oid = config)
+FROM pg_extension WHERE extname = 'snowflake'
+ORDER BY 1
+EOC
+
+my $node = new_server('node');
+
+# The objects of a database of its own, after some statements.
+sub objects_of
+{
+	my ($database, @statements) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$node->safe_psql($database, $_) foreach @statements;
+	return $node->safe_psql($database, $objects);
+}
+
+my $fresh = objects_of('fresh', 'CREATE EXTENSION snowflake');
+cmp_ok(scalar(my @lines = $fresh =~ /^(?:public\.)?snowflake_/mg), '>', 50, 'there is something to compare');
+is(objects_of('updated', "CREATE EXTENSION snowflake VERSION '1.0'", 'SELECT snowflake_nextval()',
+		'ALTER EXTENSION snowflake UPDATE'),
+	$fresh, '1.0, updated to the newest version, is like that');
+is($node->safe_psql('updated', 'SELECT extension_version = library_version FROM snowflake_status()'),
+	't', 'which is that of the library');
+is($node->safe_psql('postgres', <<'EOC'), '', 'each older version can be updated to the newest');
+SELECT source FROM pg_extension_update_paths('snowflake'), pg_available_extensions
+WHERE name = 'snowflake' AND target = default_version AND path IS NULL
+EOC
+
+#
+# A version that is to come, in a copy of the directory with the extension
+#
+
+my $settings = slurp_file($ENV{TEMP_CONFIG});
+my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
+my $copy = abs_path(PostgreSQL::Test::Utils::tempdir()) . '/stage';
+system_or_bail('cp', '-r', $stage, $copy);
+my ($dir) = glob "$copy/usr/share/postgresql/*/extension";
+my $script = slurp_file("$dir/snowflake--1.0.sql");
+
+sub write_file
+{
+	my ($name, $content) = @_;
+	unlink "$dir/$name";
+	append_to_file("$dir/$name", $content);
+	return;
+}
+
+my $function = "CREATE FUNCTION snowflake_to_come() RETURNS bigint LANGUAGE sql AS 'SELECT 1';\n";
+my $comment = "COMMENT ON FUNCTION snowflake_to_come() IS 'is to come';\n";
+my $grant = "REVOKE EXECUTE ON FUNCTION snowflake_to_come() FROM PUBLIC;\n";
+write_file('snowflake--99.0.sql', $script . $function . $comment . $grant);
+$node->append_conf('postgresql.conf', $settings =~ s/\Q$stage\E/$copy/gr);
+$node->reload;
+
+$fresh = objects_of('fresh_99', "CREATE EXTENSION snowflake VERSION '99.0'");
+my %deltas = (
+	'all of it' => $function . $comment . $grant,
+	'no comment' => $function . $grant,
+	'no grant' => $function . $comment,
+	'nothing' => '',
+	'another body' => $function =~ s/SELECT 1/SELECT 2/r . $comment . $grant);
+my $number = 0;
+foreach my $delta (sort keys %deltas)
+{
+	write_file('snowflake--1.0--99.0.sql', $deltas{$delta});
+	my $updated = objects_of('updated_' . $number++, "CREATE EXTENSION snowflake VERSION '1.0'",
+		"ALTER EXTENSION snowflake UPDATE TO '99.0'");
+	$delta eq 'all of it' ?
+	  is($updated, $fresh, 'a full update is like a fresh install') :
+	  isnt($updated, $fresh, "an update with $delta is told apart");
+}
+
+# a new script and an old library
+write_file('snowflake--1.0--99.0.sql',
+	"CREATE FUNCTION snowflake_to_come() RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_to_come';\n");
+my ($code, $message) = sqlstate_of($node, "ALTER EXTENSION snowflake UPDATE TO '99.0'");
+is($code, '42883', 'a new script with an old library is refused');
+like($message, qr/could not find function "snowflake_to_come" in file/, 'the error says so');
+is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0, extension_version FROM snowflake_status()'),
+	't|1.0', 'and all is as it was');
+
+$node->stop;
+
+done_testing();
