@@ -38,6 +38,6 @@ $pod->signal('INT');
 $pod->finish;
 
 $ENV{HOSTNAME} = 'orders';
-command_fails_like([ 'sh', $entry_point ], qr/does not end with a number/, 'not of a host with another name');
+command_fails_like([ 'sh', $entry_point ], qr/host name does not end with a number/, 'not of a host with another name');
 
 done_testing();
