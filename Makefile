@@ -26,7 +26,8 @@ SHLIB_LINK_INTERNAL = $(libpq)
 
 REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 
-TAP_TESTS = 1
+# packages are tested without
+TAP_TESTS ?= 1
 
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
@@ -43,6 +44,13 @@ settings.o: compat.h layout.h settings.h
 snowflake.o: compat.h generator.h inspect.h layout.h mask.h registry.h settings.h stats.h text.h
 stats.o: stats.h
 text.o: text.h
+
+# what PGXN takes
+DISTVERSION = $(shell sed -n '1,/"version"/s/.*"version": "\(.*\)",/\1/p' META.json)
+.PHONY: dist
+dist:
+	git archive --format=zip --prefix=snowflake-$(DISTVERSION)/ \
+		--output=snowflake-$(DISTVERSION).zip HEAD
 
 # for script/check
 print-%:

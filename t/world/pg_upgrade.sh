@@ -103,6 +103,6 @@ unshare --mount bash -c '
 	. script/lib.sh
 	mount --bind "$1/usr/lib/postgresql" "$0/usr/lib/postgresql" &&
 	mount --bind "$1/usr/share/postgresql" "$0/usr/share/postgresql" &&
-	in_release "$3" env SNOWFLAKE_OLD_INSTALL="/usr/lib/postgresql/$2" \
+	in_release "$3" postgres env SNOWFLAKE_OLD_INSTALL="/usr/lib/postgresql/$2" \
 		"${1#"$0"}/new/script/check" "$3" t/world/pg_upgrade.pl' \
 	"$release" "$work" "$old" "$new"

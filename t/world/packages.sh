@@ -1,0 +1,95 @@
+#!/bin/bash
+#
+# The Debian package of this release: build it twice, install it, make ids with
+# it, also with JIT, and remove it.  With "all", run its own tests, too.
+#
+# usage: t/world/packages.sh [all]
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+version=$(native_version)
+mapfile -t packages < <(packages_for "$version" | tr ' ' '\n')
+need_packages "${packages[@]}" debhelper dpkg-dev fakeroot postgresql-server-dev-all
+package=postgresql-$version-snowflake
+work=$(mktemp --directory --tmpdir snowflake-package.XXXXXX)
+chmod 755 "$work"
+trap 'dpkg --purge "$package" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
+status=0
+
+# at the same time of the changelog, in the same place: then nothing differs
+build()
+{
+	rm -rf "$work/build"
+	copy_sources "$work/build/source"
+	chown -R root: "$work/build"
+	(
+		cd "$work/build/source"
+		pg_buildext updatecontrol
+		dpkg-buildpackage --unsigned-source --unsigned-changes --build=binary
+	) >"$work/build.log" 2>&1 || { tail -n 30 "$work/build.log"; return 1; }
+}
+
+build
+sum=$(sha256sum <"$work/build/${package}_1.0_$(dpkg --print-architecture).deb")
+cp "$work"/build/"$package"_1.0_*.deb "$work/package.deb"
+build
+check "the package can be reproduced" "$(sha256sum <"$work/build/${package}_1.0_$(dpkg --print-architecture).deb")" = "$sum"
+! grep -q 'W: \|warning: ' "$work/build.log" || grep 'W: \|warning: ' "$work/build.log" | sed 's/^/# /'
+
+dpkg --install "$work/package.deb" >"$work/install.log" 2>&1 || cat "$work/install.log"
+check "it is installed" "$(dpkg-query --show --showformat='${db:Status-Status}' "$package")" = installed
+check "with bitcode for JIT" -e "/usr/lib/postgresql/$version/lib/bitcode/snowflake/snowflake.bc"
+check "and the guides" -e "/usr/share/doc/$package/doc/guide.md"
+
+cat >"$work/use.sql" <<'END'
+\set ON_ERROR_STOP 1
+CREATE EXTENSION snowflake;
+CREATE EXTENSION snowflake_registry;
+SET jit = on;
+SET jit_above_cost = 0;
+SET jit_inline_above_cost = 0;
+SET jit_optimize_above_cost = 0;
+SELECT 'ids ' || count(DISTINCT snowflake_nextval()) FROM generate_series(1, 100000);
+SELECT 'worker ' || snowflake_worker_id(snowflake_nextval());
+SELECT 'jit ' || pg_jit_available();
+EXPLAIN (ANALYZE) SELECT sum(snowflake_lane(snowflake_nextval())) FROM generate_series(1, 1000) AS i WHERE i > 0;
+END
+chmod 644 "$work/use.sql"
+pg_virtualenv -v "$version" psql --no-psqlrc --tuples-only --no-align --file="$work/use.sql" >"$work/used" 2>&1 ||
+	sed 's/^/# /' "$work/used"
+check "ids are made" "$(grep '^ids ' "$work/used")" = 'ids 100000'
+check "by worker 0" "$(grep '^worker ' "$work/used")" = 'worker 0'
+check "JIT is there" "$(grep '^jit ' "$work/used")" = 'jit true'
+check "and is used" "$(grep -c 'Inlining true' "$work/used")" -eq 1
+
+if [ "${1-}" = all ]; then
+	need_packages python3
+	# what the specification of PGXN's META.json requires, and files that are there
+	missing=$(/usr/bin/python3 -c '
+import json, os
+meta = json.load(open("META.json"))
+for key in "abstract", "maintainer", "license", "provides", "name", "version", "meta-spec":
+    if not meta.get(key):
+        print(key)
+for extension in meta["provides"].values():
+    for key in "file", "docfile":
+        if not os.path.exists(extension[key]):
+            print(extension[key])
+    if extension["version"].count(".") != 2:
+        print(extension["version"])')
+	check "META.json has all that PGXN requires" -z "$missing"
+	copy_sources "$work/tested"
+	(
+		cd "$work/tested"
+		pg_buildext updatecontrol
+		debian/tests/installcheck
+	) >"$work/tests.log" 2>&1 && passed=yes || passed=no
+	[ "$passed" = yes ] || tail -n 40 "$work/tests.log" | sed 's/^/# /'
+	check "its own tests pass" "$passed" = yes
+fi
+
+dpkg --purge "$package" >/dev/null 2>&1
+check "nothing is left when it is removed" -z "$(find /usr/lib/postgresql /usr/share/postgresql /usr/share/doc -name '*snowflake*' -print -quit)"
+exit "$status"
