@@ -11,7 +11,9 @@ cd "$(dirname "$0")/../.."
 
 version=$(native_version)
 mapfile -t packages < <(packages_for "$version" | tr ' ' '\n')
-need_packages "${packages[@]}" debhelper dpkg-dev fakeroot postgresql-server-dev-all
+need_packages "${packages[@]}" build-essential debhelper dpkg-dev fakeroot postgresql-server-dev-all
+# from 18 on, JIT has a package of its own
+[ "$version" -lt 18 ] || need_packages "postgresql-$version-jit"
 package=postgresql-$version-snowflake
 work=$(mktemp --directory --tmpdir snowflake-package.XXXXXX)
 chmod 755 "$work"

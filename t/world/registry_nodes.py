@@ -52,6 +52,10 @@ def live(connection, name, offset):
                 with lock:
                     refusals["clock ahead"] += 1
                 return
+            except psycopg.errors.LockNotAvailable:
+                with lock:
+                    refusals["too many at once"] += 1
+                continue
             if row is None:
                 with lock:
                     refusals["none free"] += 1
