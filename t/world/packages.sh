@@ -69,7 +69,7 @@ check "and is used" "$(grep -c 'Inlining true' "$work/used")" -eq 1
 if [ "${1-}" = all ]; then
 	need_packages python3
 	# what the specification of PGXN's META.json requires, and files that are there
-	missing=$(/usr/bin/python3 -c '
+	lacking=$(/usr/bin/python3 -c '
 import json, os
 meta = json.load(open("META.json"))
 for key in "abstract", "maintainer", "license", "provides", "name", "version", "meta-spec":
@@ -81,7 +81,7 @@ for extension in meta["provides"].values():
             print(extension[key])
     if extension["version"].count(".") != 2:
         print(extension["version"])')
-	check "META.json has all that PGXN requires" -z "$missing"
+	check "META.json has all that PGXN requires" -z "$lacking"
 	copy_sources "$work/tested"
 	(
 		cd "$work/tested"
