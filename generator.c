@@ -1175,7 +1175,7 @@ note_use(uint64 tick)
 		;
 }
 
-/* What comes up in open_window() is counted if it has the code of an error. */
+/* What comes up for want of ids is counted if it has the code of an error. */
 static void
 count_error(void *arg)
 {
@@ -1288,7 +1288,6 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 	if (last_id >= 0 && tick == last_word >> config.sequence_bits &&
 		lane != ((last_id >> config.lane_shift) & config.lane_mask))
 		StatsPend(STATS_SPILLS, 1);
-	StatsFoldSoon();
 
 	/* before the first id: a reset looks at it when all windows are closed */
 	note_use(tick);
@@ -1302,6 +1301,9 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 	if (setting_sequence_start == SEQUENCE_START_RANDOM && !lane_filled)
 		window.start |= compat_random() & (config.sequence_mask >> 1);
 	window.id_bits = config.server_bits | ((int64) lane << config.lane_shift);
+
+	/* at the end, for it may close the window at any time */
+	StatsFoldSoon(now, &window.clock_length);
 }
 
 /* Remember the word of the last id, and the id. */
@@ -1402,6 +1404,10 @@ GeneratorReservable(void)
 	int64		wait_start = 0;
 	double		per_tick;
 	double		ticks;
+	ErrorContextCallback errcallback = {
+		.callback = count_error,
+		.previous = error_context_stack
+	};
 
 	if (layout->order[layout->num_fields - 1] != FIELD_SEQUENCE)
 		ereport(ERROR,
@@ -1411,8 +1417,10 @@ GeneratorReservable(void)
 						   LayoutToText(layout)),
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
+	error_context_stack = &errcallback;
 	while (!is_configured())
 		configure(&wait_start);
+	error_context_stack = errcallback.previous;
 	per_tick = (config.end_lane - config.first_lane) * (config.sequence_mask + 1.0);
 	ticks = 1 + config.ahead + (double) setting_max_wait * 1000 / layout->tick;
 	return Min(per_tick * ticks, PG_INT32_MAX);
@@ -1771,8 +1779,13 @@ GeneratorGetStatus(GeneratorStatus *status)
 	status->usable = SettingsAreUsable();
 	if (shared == NULL)
 		attach_shared();
-	if (shared->layout_fixed || SettingsLayoutIsUsable())
-		status->layout = GeneratorLayout();
+	/* not GeneratorLayout(), which would fix it */
+	SpinLockAcquire(&shared->mutex);
+	if (shared->layout_fixed)
+		status->layout = &shared->layout;
+	SpinLockRelease(&shared->mutex);
+	if (status->layout == NULL && SettingsLayoutIsUsable())
+		status->layout = &setting_layout;
 
 	status->leased = SettingsRegistryIsUsed();
 	status->worker_id = get_worker_lease(&lease, &number) ? lease.worker_id : -1;

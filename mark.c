@@ -83,8 +83,8 @@ typedef struct MarkPages
 	int64		values[MARK_COPIES];
 } MarkPages;
 
-/* The OIDs of the extension's sequences, in order. */
-static void
+/* The OIDs of the extension's sequences, in order.  Returns their number. */
+static int
 find_sequences(Oid extension, Oid *sequences)
 {
 	Relation	depends = table_open(DependRelationId, AccessShareLock);
@@ -114,6 +114,22 @@ find_sequences(Oid extension, Oid *sequences)
 	systable_endscan(scan);
 	table_close(depends, AccessShareLock);
 
+	if (found >= MARK_COPIES && sequences[0] > sequences[1])
+	{
+		Oid			swap = sequences[0];
+
+		sequences[0] = sequences[1];
+		sequences[1] = swap;
+	}
+	return found;
+}
+
+/* The same, where there have to be all of them. */
+static void
+get_sequences(Oid extension, Oid *sequences)
+{
+	int			found = find_sequences(extension, sequences);
+
 	if (found != MARK_COPIES)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -121,13 +137,6 @@ find_sequences(Oid extension, Oid *sequences)
 				 errdetail("The extension has %d sequences, and must have \"snowflake_mark\" and \"snowflake_mark_guard\".",
 						   found),
 				 errhint("Create the missing one with MINVALUE 0, and use ALTER EXTENSION to add it.")));
-	if (sequences[0] > sequences[1])
-	{
-		Oid			swap = sequences[0];
-
-		sequences[0] = sequences[1];
-		sequences[1] = swap;
-	}
 }
 
 /* Refuse what would not survive, or be undone. */
@@ -181,7 +190,7 @@ MarkOpen(Mark *mark, Oid function, bool wait)
 	int			opened;
 
 	mark->extension = extension_of(function);
-	find_sequences(mark->extension, sequences);
+	get_sequences(mark->extension, sequences);
 
 	SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, ExtensionRelationId,
 					   mark->extension, MARK_LOCK_SUBID);
@@ -353,16 +362,18 @@ make_durable(XLogRecPtr lsn)
 }
 
 /*
- * Look at the mark, without waiting.  False if a sequence is being altered.
- * It may not have been flushed yet.
+ * Look at the mark, without waiting.  False if it is not there to be moved: a
+ * sequence is missing, not permanent, or being altered.  It may not have been
+ * flushed yet.
  */
 bool
 MarkLook(Oid function, int64 *value)
 {
 	Oid			sequences[MARK_COPIES];
 
-	find_sequences(extension_of(function), sequences);
 	*value = 0;
+	if (find_sequences(extension_of(function), sequences) != MARK_COPIES)
+		return false;
 	for (int i = 0; i < MARK_COPIES; i++)
 	{
 		Relation	sequence;
@@ -372,7 +383,15 @@ MarkLook(Oid function, int64 *value)
 			return false;
 		sequence = try_relation_open(sequences[i], NoLock);
 		if (sequence == NULL)
+		{
+			UnlockRelationOid(sequences[i], AccessShareLock);
 			return false;
+		}
+		if (sequence->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		{
+			relation_close(sequence, AccessShareLock);
+			return false;
+		}
 		buffer = ReadBuffer(sequence, 0);
 		LockBuffer(buffer, BUFFER_LOCK_SHARE);
 		*value = Max(*value, sequence_data(BufferGetPage(buffer))->last_value);

@@ -1087,7 +1087,7 @@ COMMENT ON COLUMN snowflake_stat.ids IS
 COMMENT ON COLUMN snowflake_stat.spills IS
 'how often a session went on to another lane within a tick, since its own was full';
 COMMENT ON COLUMN snowflake_stat.waits IS
-'calls that waited: for the clock, for a lease, or for a lock on the mark';
+'calls that waited: for the clock, for a lease, or for somebody who alters the mark';
 COMMENT ON COLUMN snowflake_stat.wait_time IS
 'how long they did, in ms';
 COMMENT ON COLUMN snowflake_stat.mark_extensions IS

@@ -780,22 +780,35 @@ extension_version(Oid function)
 	return version;
 }
 
-/* What would become of a call for an id. */
+/* What would become of a call for an id, as far as that can be told. */
 static const char *
 state_text(const GeneratorStatus *status, bool has_mark, TimestampTz mark_at)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int64		max_lead = Max(setting_max_ahead, 2000) * INT64CONST(1000);
+	int64		max_ahead = setting_max_ahead * INT64CONST(1000);
+
+	/* the mark may be ahead by its lease, if that is more */
+	int64		max_mark_ahead = Max(max_ahead, 2000000);
 
 	if (RecoveryInProgress())
 		return "standby";
 	if (!status->usable || status->layout == NULL)
 		return "unusable settings";
-	if (status->leased && (status->worker_id < 0 || status->lease_ends <= now))
+	if (status->leased &&
+		(status->worker_id < 0 || status->lease_ends <= now ||
+		 (setting_max_ahead >= 0 && status->lease_starts - now > max_ahead)))
 		return "no lease";
 	if (now < status->layout->epoch)
 		return "before epoch";
-	if (has_mark && setting_max_ahead >= 0 && mark_at - now > max_lead)
+	if (LayoutSpan(status->layout->epoch, now) / status->layout->tick >
+		(uint64) status->layout->last_tick)
+		return "exhausted";
+	if (!has_mark)
+		return "no mark";
+	if (setting_max_ahead >= 0 &&
+		(mark_at - now > max_mark_ahead ||
+		 (!TIMESTAMP_NOT_FINITE(status->last_id_at) &&
+		  status->last_id_at - now > max_ahead + (int64) status->layout->tick)))
 		return "too far ahead";
 	return "ready";
 }

@@ -35,6 +35,7 @@ uint64		stats_pending[NUM_PENDING_STATS];
 static uint64 folded[NUM_PENDING_STATS];
 static StatsShared *shared_stats = NULL;
 static TimeoutId fold_timeout = MAX_TIMEOUTS;
+static volatile uint64 *open_window_length;
 
 
 /* Memory that nobody else has seen yet.  Must not fail. */
@@ -56,10 +57,14 @@ StatsAdd(StatsCounter counter, uint64 number)
 	pg_atomic_fetch_add_u64(&shared_stats->counters[counter], number);
 }
 
-/* Runs in a signal handler. */
+/*
+ * Runs in a signal handler.  Closes the session's window: what is counted from
+ * now on is to find a timeout that has not been used up.
+ */
 static void
 fold(void)
 {
+	*open_window_length = 0;
 	for (int i = 0; i < NUM_PENDING_STATS; i++)
 	{
 		uint64		pending = stats_pending[i];
@@ -87,11 +92,19 @@ fold_at_exit(int code, Datum arg)
 	shared_stats = NULL;
 }
 
-/* The end of a failed transaction ends all timeouts. */
+/* An error ends all timeouts. */
 static void
 fold_at_abort(XactEvent event, void *arg)
 {
 	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
+		fold_now();
+}
+
+static void
+fold_at_subabort(SubXactEvent event, SubTransactionId subid,
+				 SubTransactionId parent, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
 		fold_now();
 }
 
@@ -102,19 +115,23 @@ StatsAttach(StatsShared *memory)
 }
 
 /*
- * Have pending counts added a second from now.  To be called whenever there
- * may be some, but not with every id.
+ * Have pending counts added a second from now.  To be called whenever a window
+ * has been opened, whose length is set to 0 then.
  */
 void
-StatsFoldSoon(void)
+StatsFoldSoon(TimestampTz now, volatile uint64 *window_length)
 {
+	open_window_length = window_length;
 	if (fold_timeout == MAX_TIMEOUTS)
 	{
 		fold_timeout = RegisterTimeout(USER_TIMEOUT, fold);
 		before_shmem_exit(fold_at_exit, (Datum) 0);
 		RegisterXactCallback(fold_at_abort, NULL);
+		RegisterSubXactCallback(fold_at_subabort, NULL);
 	}
-	if (!get_timeout_active(fold_timeout))
+	/* they go by the clock, which may have been set back since */
+	if (!get_timeout_active(fold_timeout) ||
+		get_timeout_finish_time(fold_timeout) - now > 2 * FOLD_DELAY * INT64CONST(1000))
 		enable_timeout_after(fold_timeout, FOLD_DELAY);
 }
 

@@ -62,7 +62,7 @@ StatsPend(StatsCounter counter, uint64 number)
 
 extern void StatsInit(StatsShared *memory);
 extern void StatsAttach(StatsShared *memory);
-extern void StatsFoldSoon(void);
+extern void StatsFoldSoon(TimestampTz now, volatile uint64 *window_length);
 extern void StatsAdd(StatsCounter counter, uint64 number);
 extern void StatsAddStepBack(int64 step, TimestampTz now);
 extern void StatsGet(Stats *stats);

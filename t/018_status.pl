@@ -40,10 +40,13 @@ my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_que
 $node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
 $node->safe_psql('postgres', "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
 ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat'), 'also those of parallel workers');
+is((sqlstate_of($node, "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()"))[0],
+	'55000', 'which made them all');
 
 # a session that goes on doing nothing, also after an error
 my $session = $node->background_psql('postgres', on_error_stop => 0);
-foreach my $sql ('SELECT snowflake_nextval()', 'SELECT snowflake_nextval() / 0', 'BEGIN; SELECT snowflake_nextval()')
+foreach my $sql ('SELECT snowflake_nextval()', 'SELECT snowflake_nextval() / 0',
+	'BEGIN; SELECT snowflake_nextval()', "SAVEPOINT s; SELECT snowflake_nextval() / 0;\nROLLBACK TO s")
 {
 	my $before = stat_of($node, 'ids');
 	$session->query($sql);
@@ -85,16 +88,28 @@ is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'clock before
 is(status_of($node, 'state'), 'before epoch', 'the state says so');
 set_clock($node, 36500 * $day);
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF003', 'clock after the end');
+is(status_of($node, 'state'), 'exhausted', 'the state says so');
 set_clock($node, 0);
 is(stat_of($node, 'before_epoch, exhausted'), '1|1', 'both are counted');
 
 # a lock on the mark
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_mark RENAME TO mark');
-is($node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL FROM snowflake_status()"), 't',
-	'status does not wait for a lock on the mark');
+is($node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()"),
+	't|no mark', 'status does not wait for a lock on the mark');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
+
+# a step back under a session that goes on
+$session = $node->background_psql('postgres');
+$session->query('SELECT snowflake_nextval()');
+set_clock($node, -1);
+sleep 1.5;
+$before = stat_of($node, 'ids');
+$session->query('SELECT snowflake_nextval()');
+ok($node->poll_query_until('postgres', "SELECT ids = $before + 1 FROM snowflake_stat"), 'counted after a step back');
+$session->quit;
+set_clock($node, 0);
 
 # settings that are of no use
 $node->append_conf('postgresql.conf', "snowflake.worker_id = 4711");
@@ -112,6 +127,18 @@ is(status_of($node, 'state, worker_id, worker_id_source, lease_ends'), 'no lease
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF004', 'and there are no ids');
 is(stat_of($node, 'no_lease'), 1, 'that is counted');
 $node->stop;
+
+# the ids of a long tick, of which many are made without a look at anything
+my $long_tick = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
+$session = $long_tick->background_psql('postgres');
+foreach (1 .. 20)
+{
+	$session->query('SELECT snowflake_nextval()');
+	sleep 0.1;
+}
+ok($long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_stat'), 'all ids of long ticks are counted');
+$session->quit;
+$long_tick->stop;
 
 my $registry = new_registry('registry');
 my $leasing = new_server('leasing', lease_from($registry, 'wal_level' => 'replica', 'max_wal_senders' => 5));

@@ -1,6 +1,6 @@
-# Upgrades: 1.0 as it was first released, updated to the newest version, is what
-# a fresh install of that is, object by object.  Whether the comparison would
-# find a difference is tried with a version of its own, 99.0, that adds some.
+# Upgrades: 1.0, updated to the newest version, is what a fresh install of that
+# is, object by object.  As long as 1.0 is the newest, what counts is that the
+# comparison finds differences: with a version of its own, 99.0, that adds some.
 
 use strict;
 use warnings;
