@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 . script/lib.sh
 
 rounds=${1:-3}
-need_packages patroni etcd-server tini curl
+need_packages patroni etcd-server iproute2 tini curl
 # a network of our own, and somebody to reap the servers that we kill
 [ -n "${SNOWFLAKE_NETWORK-}" ] ||
 	exec env SNOWFLAKE_NETWORK=1 unshare --net tini -s -- "$0" "$@"
