@@ -764,6 +764,16 @@ is_configured(void)
 		config.leases == pg_atomic_read_u32(&shared->leases);
 }
 
+/* The same for calls that make no ids. */
+static void
+ensure_configured(void)
+{
+	int64		wait_start = 0;
+
+	while (!is_configured())
+		configure(&wait_start);
+}
+
 /* The tick that a lane's next id can be in, at the earliest. */
 static inline uint64
 next_tick(int lane)
@@ -1401,7 +1411,6 @@ int64
 GeneratorReservable(void)
 {
 	const Layout *layout = GeneratorLayout();
-	int64		wait_start = 0;
 	double		per_tick;
 	double		ticks;
 	ErrorContextCallback errcallback = {
@@ -1418,8 +1427,7 @@ GeneratorReservable(void)
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
 	error_context_stack = &errcallback;
-	while (!is_configured())
-		configure(&wait_start);
+	ensure_configured();
 	error_context_stack = errcallback.previous;
 	per_tick = (config.end_lane - config.first_lane) * (config.sequence_mask + 1.0);
 	ticks = 1 + config.ahead + (double) setting_max_wait * 1000 / layout->tick;
@@ -1474,13 +1482,11 @@ GeneratorAdvance(int64 id, Oid function)
 	uint64		tick;
 	uint64		now_tick;
 	int64		found;
-	int64		wait_start = 0;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
 	for (;;)
 	{
-		while (!is_configured())
-			configure(&wait_start);
+		ensure_configured();
 		layout = GeneratorLayout();
 		LayoutCheckId(layout, id);
 		tick = (id >> config.time_shift) + 1;
@@ -1514,7 +1520,7 @@ reset_refused(const Layout *layout, uint64 tick)
 			 errmsg("snowflake mark cannot be reset for the same worker id"),
 			 errdetail("Ids up to " INT64_FORMAT ", of %s, may have been made with it, and would be made again when the clock gets there.",
 					   mark_below(layout, tick),
-					   timestamptz_to_str(LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick)))),
+					   timestamptz_to_str(tick_instant(layout, tick))),
 			 errhint("Give the server a \"snowflake.worker_id\" that has never been used, reload, and call snowflake_reset_mark() in a new session.")));
 }
 
@@ -1570,9 +1576,12 @@ set_back(const Mark *mark, const Layout *layout, uint64 begin, uint64 bound,
 	 * To what no word was before: a compare-and-swap might wait for that.
 	 * With a lease they are never far ahead, and tell how much of it is used.
 	 */
-	for (int i = 0; i < GENERATOR_MAX_LANES && server != &shared->leased_server; i++)
-		pg_atomic_write_u64(&shared->lanes[i].word,
-							pg_atomic_read_u32(&shared->resets));
+	if (server != &shared->leased_server)
+	{
+		for (int i = 0; i < GENERATOR_MAX_LANES; i++)
+			pg_atomic_write_u64(&shared->lanes[i].word,
+								pg_atomic_read_u32(&shared->resets));
+	}
 	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		DatabaseSlot *other = &shared->slots[i];
@@ -1640,11 +1649,9 @@ GeneratorReset(bool force, Oid function)
 	int64		old_mark;
 	uint64		now_tick;
 	uint64		begin;
-	int64		wait_start = 0;
 
 	PreventCommandDuringRecovery("snowflake_reset_mark()");
-	while (!is_configured())
-		configure(&wait_start);
+	ensure_configured();
 	layout = GeneratorLayout();
 
 	open_mark(&mark, function);
@@ -1721,11 +1728,14 @@ void
 GeneratorSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 {
 	const Layout *layout = GeneratorLayout();
+	WorkerLease lease = {
+		.worker_id = worker_id,
+		.start = first_tick_from(layout, starts),
+		.end = first_tick_from(layout, ends)
+	};
 
 	SpinLockAcquire(&shared->mutex);
-	shared->worker_lease.worker_id = worker_id;
-	shared->worker_lease.start = first_tick_from(layout, starts);
-	shared->worker_lease.end = first_tick_from(layout, ends);
+	shared->worker_lease = lease;
 	shared->lease_state = LEASE_HELD;
 	pg_atomic_fetch_add_u32(&shared->leases, 1);
 	SpinLockRelease(&shared->mutex);
