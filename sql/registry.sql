@@ -148,6 +148,19 @@ SELECT lost_until > clock_timestamp() + interval '2 minutes' AS begins_above FRO
 INSERT INTO snowflake_registry.registry DEFAULT VALUES;
 \set VERBOSITY default
 
+-- Grants are committed synchronously, whatever the session has
+UPDATE snowflake_registry.registry SET lost_until = '-infinity';
+BEGIN;
+SET LOCAL synchronous_commit = off;
+SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('x', :b, :layout, 4, clock_timestamp(), '1 s');
+SHOW synchronous_commit;
+COMMIT;
+BEGIN;
+SET LOCAL synchronous_commit = remote_apply;
+SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('x', :c, :layout, 4, clock_timestamp(), '1 s');
+SHOW synchronous_commit;
+COMMIT;
+
 -- Grants are known to be lost, as by a snapshot of the storage
 UPDATE snowflake_registry.registry SET lost_until = '-infinity';
 SELECT worker_id AS held, ends AS held_end FROM snowflake_registry.acquire('x', :a, :layout, 4, clock_timestamp(), '1 s') \gset
