@@ -196,6 +196,24 @@ cmp_ok(in_registry($registry, "SELECT count(DISTINCT worker_id) FROM granted WHE
 	'<=', 2, 'and no worker ids are used up');
 $hosts->stop;
 
+# a grant whose wait for synchronous standbys is cancelled may be lost: it is none
+$hosts->append_conf('postgresql.conf', "snowflake.node_name = 'synchronous'");
+set_and_reload($registry, "synchronous_standby_names = 'nobody'");
+my $log_end = -s $hosts->logfile;
+$hosts->start;
+foreach (1 .. 200)
+{
+	in_registry($registry, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+	last if slurp_file($hosts->logfile, $log_end) =~ /wait for its synchronous standbys was canceled/;
+	sleep 0.05;
+}
+like(slurp_file($hosts->logfile, $log_end), qr/wait for its synchronous standbys was canceled/,
+	'a wait for synchronous standbys is cancelled');
+unlike(slurp_file($hosts->logfile, $log_end), qr/leased worker id/, 'what was granted is not used');
+set_and_reload($registry, "synchronous_standby_names = ''");
+makes_ids_again($hosts, 'ids are made when grants are safe');
+$hosts->stop;
+
 #
 # Settings
 #

@@ -201,7 +201,8 @@ sub new_registry
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
 	$node->init;
-	$node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off");
+	$node->append_conf('postgresql.conf',
+		"fsync = off\nautovacuum = off\nwal_level = replica\nmax_wal_senders = 5");
 	$node->start;
 	$node->safe_psql('postgres', <<'EOC');
 CREATE EXTENSION snowflake_registry;
