@@ -52,7 +52,8 @@ def live(connection, name, offset):
                 with lock:
                     refusals["clock ahead"] += 1
                 return
-            except psycopg.errors.LockNotAvailable:
+            # a lock that is there as its time limit ends makes a cancellation
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
                 with lock:
                     refusals["too many at once"] += 1
                 continue
