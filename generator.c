@@ -199,6 +199,14 @@ typedef struct GeneratorShared
 StaticAssertDecl(sizeof(GeneratorShared) <= SHMEM_SIZE,
 				 "shared memory of the generator outgrew its size");
 
+/* What a session sleeps for, as pg_stat_activity shows it. */
+typedef enum WaitReason
+{
+	WAIT_CLOCK,
+	WAIT_LEASE,
+	WAIT_MARK					/* a lock on it, or its reset */
+} WaitReason;
+
 static GeneratorShared *shared = NULL;
 static DatabaseSlot *slot = NULL;	/* that of our database */
 static ServerSlot *server = NULL;	/* that of the worker id in use */
@@ -484,15 +492,20 @@ monotonic_now(void)
 
 /* Sleep, but wake up for whoever wants this process to do something else. */
 static void
-sleep_for(int64 microseconds)
+sleep_for(int64 microseconds, WaitReason reason)
 {
-	static uint32 wait_event = 0;
+	static const char *const names[] = {
+		[WAIT_CLOCK] = "SnowflakeClock",
+		[WAIT_LEASE] = "SnowflakeLease",
+		[WAIT_MARK] = "SnowflakeMark"
+	};
+	static uint32 events[lengthof(names)];
 
-	if (wait_event == 0)
-		wait_event = compat_wait_event("SnowflakeClock");
+	if (events[reason] == 0)
+		events[reason] = compat_wait_event(names[reason]);
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (microseconds + 999) / 1000, wait_event);
+					 (microseconds + 999) / 1000, events[reason]);
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -502,7 +515,8 @@ sleep_for(int64 microseconds)
  * in microseconds of the monotonic clock: the other one may be stepping.
  */
 static bool
-keep_waiting(int64 a_while, int64 max_wait, int64 *wait_start)
+keep_waiting(int64 a_while, WaitReason reason, int64 max_wait,
+			 int64 *wait_start)
 {
 	int64		now = monotonic_now();
 	int64		left;
@@ -515,7 +529,7 @@ keep_waiting(int64 a_while, int64 max_wait, int64 *wait_start)
 	left = max_wait - (now - *wait_start);
 	if (left <= 0)
 		return false;
-	sleep_for(Min(a_while, left));
+	sleep_for(Min(a_while, left), reason);
 	StatsAdd(STATS_WAIT_TIME, monotonic_now() - now);
 	return true;
 }
@@ -590,6 +604,22 @@ find_server(int64 server_bits)
 	return found;
 }
 
+/* Whether find_server() would refuse it; takes no slot. */
+static bool
+is_set_aside(int64 server_bits)
+{
+	bool		retired = false;
+
+	SpinLockAcquire(&shared->mutex);
+	for (int i = 0; i < MAX_SERVERS; i++)
+	{
+		if (shared->servers[i].server_bits == server_bits)
+			retired = shared->servers[i].retired;
+	}
+	SpinLockRelease(&shared->mutex);
+	return retired;
+}
+
 /*
  * The worker id to use, and the number of what was last written about leases.
  * False if there is no worker id.
@@ -648,7 +678,7 @@ wait_for_lease(int64 *wait_start)
 	WorkerLease lease;
 	LeaseState	state;
 
-	if (keep_waiting(10000, setting_max_wait * INT64CONST(1000), wait_start))
+	if (keep_waiting(10000, WAIT_LEASE, setting_max_wait * INT64CONST(1000), wait_start))
 		return;
 
 	SpinLockAcquire(&shared->mutex);
@@ -698,7 +728,7 @@ configure(int64 *wait_start)
 		slot = find_slot(true);
 
 	while ((resets = pg_atomic_read_u32(&shared->resets)) & 1)
-		sleep_for(10000);
+		sleep_for(10000, WAIT_MARK);
 
 	while (!get_worker_lease(&worker_lease, &leases))
 		wait_for_lease(wait_start);
@@ -974,7 +1004,7 @@ ahead_bound(uint64 now_tick, uint64 mark_tick)
 static void
 wait_for_lock(int64 *wait_start)
 {
-	if (!keep_waiting(10000, setting_max_wait * INT64CONST(1000), wait_start))
+	if (!keep_waiting(10000, WAIT_MARK, setting_max_wait * INT64CONST(1000), wait_start))
 		ereport(ERROR,
 				(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 				 errmsg("could not obtain lock on the snowflake mark"),
@@ -1020,7 +1050,7 @@ wait_for_clock(const Layout *layout, uint64 tick, uint64 mark_tick,
 		max_wait = Max(max_wait, (int64) (config.lease + 1) * layout->tick);
 
 	/* look up now and then, in case somebody sets the clock right */
-	if (keep_waiting(Min(missing, 100000), max_wait, wait_start))
+	if (keep_waiting(Min(missing, 100000), WAIT_CLOCK, max_wait, wait_start))
 		return;
 
 	if (config.worker_lease.start > now_tick + ahead)
@@ -1820,6 +1850,9 @@ GeneratorGetStatus(GeneratorStatus *status)
 	if (status->worker_id > LayoutLargest(status->layout, FIELD_WORKER) ||
 		setting_datacenter_id > LayoutLargest(status->layout, FIELD_DATACENTER))
 		status->usable = false;
+	else if (!status->leased)
+		status->set_aside = is_set_aside(LayoutPut(status->layout, FIELD_DATACENTER, setting_datacenter_id) |
+										 LayoutPut(status->layout, FIELD_WORKER, status->worker_id));
 	for (int i = 0; i < GENERATOR_MAX_LANES; i++)
 		last_tick = Max(last_tick,
 						pg_atomic_read_u64(&shared->lanes[i].word) >> status->layout->bits[FIELD_SEQUENCE]);

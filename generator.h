@@ -40,6 +40,7 @@ typedef struct GeneratorStatus
 {
 	bool		usable;			/* the settings */
 	const Layout *layout;		/* NULL: none can be used */
+	bool		set_aside;		/* the worker id, by a reset */
 	bool		leased;
 	int64		worker_id;		/* -1: there is no lease */
 	LeaseState	lease_state;

@@ -794,6 +794,8 @@ state_text(const GeneratorStatus *status, bool has_mark, TimestampTz mark_at)
 		return "standby";
 	if (!status->usable || status->layout == NULL)
 		return "unusable settings";
+	if (status->set_aside)
+		return "worker id set aside";
 	if (status->leased &&
 		(status->worker_id < 0 || status->lease_ends <= now ||
 		 (setting_max_ahead >= 0 && status->lease_starts - now > max_ahead)))

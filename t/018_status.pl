@@ -25,6 +25,23 @@ sub status_of
 	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_status()");
 }
 
+# A session that makes ids has to wait for something, at the latest when what
+# the mark covers is used up.
+sub wait_event_is
+{
+	my ($node, $event) = @_;
+	my $waiting = $node->background_psql('postgres', on_error_stop => 0);
+
+	$event = 'Extension' if $node->pg_version < 17;
+	$waiting->query_safe("SET snowflake.max_wait = '60s'");
+	$waiting->query_until(qr/started/, "\\echo started\nSELECT count(snowflake_nextval()) FROM (SELECT generate_series(1, 100000000)) AS numbers;\n");
+	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT count(snowflake_nextval())%' AND wait_event_type = 'Extension' AND wait_event = '$event'"),
+		"waiting is seen as $event");
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = 'client backend'");
+	eval { $waiting->quit };
+	return;
+}
+
 # blocks fill lanes that are narrow
 my $node = new_server('node',
 	clock => 1,
@@ -97,6 +114,7 @@ my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_mark RENAME TO mark');
 is($node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()"),
 	't|no mark', 'status does not wait for a lock on the mark');
+wait_event_is($node, 'SnowflakeMark');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
 
@@ -110,6 +128,17 @@ $session->query('SELECT snowflake_nextval()');
 ok($node->poll_query_until('postgres', "SELECT ids = $before + 1 FROM snowflake_stat"), 'counted after a step back');
 $session->quit;
 set_clock($node, 0);
+
+# a worker id that a reset has set aside
+set_clock($node, 3600);
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+set_and_reload($node, 'snowflake.worker_id = 1');
+set_clock($node, 0);
+$node->safe_psql('postgres', 'SELECT snowflake_reset_mark()');
+is(status_of($node, 'state'), 'ready', 'reset with a fresh worker id');
+set_and_reload($node, 'snowflake.worker_id = 0');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], '55000', 'the one before is set aside');
+is(status_of($node, 'state'), 'worker id set aside', 'the state says so');
 
 # settings that are of no use
 $node->append_conf('postgresql.conf', "snowflake.worker_id = 4711");
@@ -126,6 +155,7 @@ ok($node->poll_query_until('postgres', "SELECT lease_state = 'unreachable' FROM 
 is(status_of($node, 'state, worker_id, worker_id_source, lease_ends'), 'no lease||registry|', 'there is no lease');
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF004', 'and there are no ids');
 is(stat_of($node, 'no_lease'), 1, 'that is counted');
+wait_event_is($node, 'SnowflakeLease');
 $node->stop;
 
 # the ids of a long tick, of which many are made without a look at anything
