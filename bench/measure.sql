@@ -9,6 +9,42 @@ CREATE SEQUENCE cache_1000 CACHE 1000;
 -- blocks of 1000 by hand: each value is the first of one
 CREATE SEQUENCE step_1000 INCREMENT 1000;
 
+CREATE FUNCTION empty()
+RETURNS bigint
+LANGUAGE c VOLATILE STRICT PARALLEL SAFE
+AS :'empty';
+
+-- As people make such ids without an extension.  Instagram: ms since an epoch of
+-- its own, 13 bits for the shard, 10 of a sequence.  Mastodon: ms, and 16 bits
+-- that begin somewhere else in each ms.
+CREATE SEQUENCE instagram_sequence;
+CREATE FUNCTION instagram()
+RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	origin CONSTANT bigint := 1314220021721;
+	shard CONSTANT bigint := 5;
+	ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+BEGIN
+	RETURN (ms - origin) << 23 | shard << 10 | nextval('instagram_sequence') % 1024;
+END
+$$;
+
+CREATE SEQUENCE mastodon_sequence;
+CREATE FUNCTION mastodon()
+RETURNS bigint
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
+	hash text := md5('statuses' || 'a secret' || ms);
+	start bigint := ('x' || left(hash, 4))::bit(16)::bigint;
+BEGIN
+	RETURN ms << 16 | ((start + nextval('mastodon_sequence')) & 65535);
+END
+$$;
+
 CREATE TABLE figure (
 	number integer GENERATED ALWAYS AS IDENTITY,
 	measure text,
@@ -65,19 +101,19 @@ AS $$
 DECLARE
 	-- the last is what the loop takes by itself, most of the time
 	calls text[] := ARRAY['snowflake_nextval()', 'clock_timestamp()', 'nextval(''cache_1'')',
-		'nextval(''cache_1000'')', 'i'];
-	uuids text[] := ARRAY['gen_random_uuid()'];
+		'nextval(''cache_1000'')', 'empty()', 'i'];
+	slow text[] := ARRAY['gen_random_uuid()', 'instagram()', 'mastodon()'];
 BEGIN
 	IF to_regprocedure('uuidv7()') IS NOT NULL THEN
-		uuids := uuids || 'uuidv7()'::text;
+		slow := slow || 'uuidv7()'::text;
 	END IF;
 	CALL measure_query('one call (ns)',
-		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls || uuids, rounds, ids);
+		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls || slow, rounds, ids);
 	-- A function scan keeps its rows.  A subquery hands them on as they come,
 	-- which leaves less time that is not the call's.
 	CALL measure_query('one call, rows streamed (ns)',
 		'SELECT count(%s) FROM (SELECT generate_series(1, %s) AS i) AS numbers',
-		calls || uuids, rounds, ids);
+		calls || slow, rounds, ids);
 	CALL measure_query('long statement (ns)',
 		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls, rounds, long_ids);
 	CALL measure_query('masking (ns)',
@@ -129,6 +165,79 @@ BEGIN
 				DROP TABLE loaded;
 			END LOOP;
 		END LOOP;
+	END LOOP;
+END
+$$;
+
+-- Tables that grow, one key after the other: in what order keys come is what
+-- the index's part of the cache is good for.  The rounds are the steps.
+CREATE PROCEDURE measure_growth(rows integer)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	steps CONSTANT integer := 10;
+	keys text[] := ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
+		'bigint DEFAULT (random() * 9e18)::bigint', 'uuid DEFAULT gen_random_uuid()'];
+	key text;
+	start timestamptz;
+	elapsed interval;
+	start_lsn pg_lsn;
+	fetched bigint;
+	hits bigint;
+BEGIN
+	IF to_regprocedure('uuidv7()') IS NOT NULL THEN
+		keys := keys || 'uuid DEFAULT uuidv7()'::text;
+	END IF;
+	FOREACH key IN ARRAY keys LOOP
+		EXECUTE format('CREATE TABLE grown (id %s PRIMARY KEY, v integer)', key);
+		COMMIT;
+		CHECKPOINT;
+		start_lsn := pg_current_wal_insert_lsn();
+		FOR step IN 0 .. steps - 1 LOOP
+			-- they count up as long as the session is not idle
+			fetched := pg_stat_get_xact_blocks_fetched('grown_pkey'::regclass);
+			hits := pg_stat_get_xact_blocks_hit('grown_pkey'::regclass);
+			start := clock_timestamp();
+			EXECUTE format('INSERT INTO grown (v) '
+				'SELECT i FROM (SELECT generate_series(1, %s) AS i) AS numbers', rows / steps);
+			COMMIT;
+			elapsed := clock_timestamp() - start;
+			fetched := pg_stat_get_xact_blocks_fetched('grown_pkey'::regclass) - fetched;
+			hits := pg_stat_get_xact_blocks_hit('grown_pkey'::regclass) - hits;
+			INSERT INTO figure (measure, rival, round, value)
+			VALUES ('growing table (us per row)', key, step,
+					extract(epoch FROM elapsed) * 1e6 / (rows / steps)),
+				('growing table, index blocks read per 1000 rows', key, step,
+					(fetched - hits) * 1000.0 / (rows / steps)),
+				('growing table, hits of the cache by the index (%)', key, step,
+					100.0 * hits / fetched);
+		END LOOP;
+		INSERT INTO figure (measure, rival, round, value)
+		VALUES ('grown table, million rows', key, 0, rows / 1e6),
+			('grown table, index, MB', key, 0, pg_relation_size('grown_pkey') / 1e6),
+			('grown table, WAL, MB', key, 0, (pg_current_wal_insert_lsn() - start_lsn) / 1e6);
+		DROP TABLE grown;
+	END LOOP;
+END
+$$;
+
+-- In a session that has just begun, with settings that need a restart.
+CREATE PROCEDURE measure_variant(variant text, round integer, ids integer)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	call text;
+	start timestamptz;
+	elapsed interval;
+BEGIN
+	PERFORM count(snowflake_nextval()) FROM generate_series(1, 100000);
+	FOREACH call IN ARRAY rotated(ARRAY['snowflake_nextval()', 'clock_timestamp()'], round) LOOP
+		start := clock_timestamp();
+		EXECUTE format('SELECT count(%s) FROM generate_series(1, %s) AS i', call, ids);
+		elapsed := clock_timestamp() - start;
+		INSERT INTO figure (measure, rival, round, value)
+		VALUES (format('one call, %s (ns)', variant), call, round,
+			extract(epoch FROM elapsed) * 1e9 / ids);
 	END LOOP;
 END
 $$;

@@ -1,0 +1,23 @@
+/*-------------------------------------------------------------------------
+ *
+ * empty.c
+ *	  The floor of bench/run: what the call of a function in C takes that does
+ *	  nothing.
+ *
+ * snowflake/bench/empty.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+
+PG_MODULE_MAGIC;
+
+PG_FUNCTION_INFO_V1(empty);
+
+Datum
+empty(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(0);
+}
