@@ -25,40 +25,57 @@
 
 #include "inspect.h"
 
-/* One of the lines, of which there are num_fields + 2; 0 is the first. */
-char *
-InspectLine(const Layout *layout, int64 id, int line)
+/* The bits of all fields, apart from each other. */
+static void
+append_bits(StringInfo text, const Layout *layout, int64 id)
 {
-	/* how many fields have something in this line */
-	int			last = Min(layout->num_fields, layout->num_fields + 2 - line);
-	StringInfoData text;
-
-	initStringInfo(&text);
-	for (int i = 0; i < last; i++)
+	for (int i = 0; i < layout->num_fields; i++)
 	{
 		LayoutField field = layout->order[i];
 		int64		value = LayoutGet(layout, field, id);
-		int			bits = layout->bits[field];
 
-		if (line == 0)
-		{
-			for (int bit = bits - 1; bit >= 0; bit--)
-				appendStringInfoChar(&text, (value >> bit) & 1 ? '1' : '0');
-		}
-		else if (line == 1 || i < last - 1)
-			appendStringInfoChar(&text, '|');
-		else
-			appendStringInfo(&text, "%s " INT64_FORMAT,
-							 layout_field_names[field], value);
-
-		if (line > 1 && i == last - 1)
-		{
-			if (field == FIELD_TIME)
-				appendStringInfo(&text, ", which is %s",
-								 LayoutInstantToText(LayoutTickToTime(layout, value)));
-		}
-		else if (i < last - 1)
-			appendStringInfoSpaces(&text, line == 0 ? 1 : bits);
+		if (i > 0)
+			appendStringInfoChar(text, ' ');
+		for (int bit = layout->bits[field] - 1; bit >= 0; bit--)
+			appendStringInfoChar(text, (value >> bit) & 1 ? '1' : '0');
 	}
+}
+
+static void
+append_field(StringInfo text, const Layout *layout, LayoutField field, int64 id)
+{
+	int64		value = LayoutGet(layout, field, id);
+
+	appendStringInfo(text, "%s " INT64_FORMAT, layout_field_names[field], value);
+	if (field == FIELD_TIME)
+		appendStringInfo(text, ", which is %s",
+						 LayoutInstantToText(LayoutTickToTime(layout, value)));
+}
+
+/*
+ * One of the lines, of which there are num_fields + 2: the bits, a mark below
+ * the first of each field, and the fields from the last to the first, each in
+ * the place of its mark.
+ */
+char *
+InspectLine(const Layout *layout, int64 id, int line)
+{
+	int			num_marks = layout->num_fields + 1 - line;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	if (line == 0)
+	{
+		append_bits(&text, layout, id);
+		return text.data;
+	}
+	for (int i = 0; i < num_marks; i++)
+	{
+		appendStringInfoChar(&text, '|');
+		if (i < layout->num_fields - 1)
+			appendStringInfoSpaces(&text, layout->bits[layout->order[i]]);
+	}
+	if (line > 1)
+		append_field(&text, layout, layout->order[num_marks], id);
 	return text.data;
 }
