@@ -242,11 +242,21 @@ read_iso_instant(const char *value, const char *zone_text, TimestampTz *instant)
 		tm2timestamp(&tm, fsec, &zone, instant) == 0;
 }
 
+/* Take an instant apart, in UTC.  False if its year does not have four digits. */
+static bool
+to_iso_fields(TimestampTz instant, struct pg_tm *tm, fsec_t *fsec)
+{
+	return timestamp2tm(instant, NULL, tm, fsec, NULL, NULL) == 0 &&
+		tm->tm_year >= 1 && tm->tm_year <= 9999;
+}
+
 static bool
 read_epoch(const char *value, Layout *layout, char **reason)
 {
 	int64		unix_ms;
 	const char *zone;
+	struct pg_tm tm;
+	fsec_t		fsec;
 
 	if (read_number(value, &unix_ms))
 	{
@@ -280,6 +290,13 @@ read_epoch(const char *value, Layout *layout, char **reason)
 	if (!read_iso_instant(value, zone, &layout->epoch))
 	{
 		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
+						   value);
+		return false;
+	}
+	/* the zone may take it to a year that LayoutInstantToText() cannot write */
+	if (!to_iso_fields(layout->epoch, &tm, &fsec))
+	{
+		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
 						   value);
 		return false;
 	}
@@ -446,9 +463,10 @@ LayoutInstantToText(TimestampTz instant)
 	fsec_t		fsec;
 	char		fraction[8] = "";
 
-	if (timestamp2tm(instant, NULL, &tm, &fsec, NULL, NULL) != 0 ||
-		tm.tm_year < 1 || tm.tm_year > 9999)
-		return psprintf(INT64_FORMAT, (instant + UNIX_EPOCH_TO_POSTGRES) / 1000);
+	/* microseconds since 1970 may be more than there is room for */
+	if (!to_iso_fields(instant, &tm, &fsec))
+		return psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
+						UNIX_EPOCH_TO_POSTGRES / 1000);
 
 	if (fsec % 1000 != 0)
 		snprintf(fraction, sizeof(fraction), ".%06d", (int) fsec);

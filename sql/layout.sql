@@ -118,6 +118,8 @@ SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00+99:00');
 SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00Europe/Berlin');
 SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00PST');
 SELECT snowflake_layout('time:41 epoch:01/02/2026T00:00:00Z');
+SELECT snowflake_layout('time:41 epoch:9999-12-31T23:59:59.000001-01:00');
+SELECT snowflake_layout('time:41 epoch:0001-01-01T00:00:00.500001+01:00');
 SELECT snowflake_layout('time:41 epoch:9223372036854775807');
 SELECT snowflake_layout('time:41 epoch:-9223372036854775808');
 SELECT snowflake_layout('time:41 epoch:99999999999999999999');
