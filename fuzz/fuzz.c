@@ -1,0 +1,694 @@
+/*-------------------------------------------------------------------------
+ *
+ * fuzz.c
+ *	  Texts of layouts and of ids, made up by libFuzzer, in a real backend.
+ *
+ * Linked into the module together with all of its sources, and called as a
+ * function of SQL; fuzz/run does both.  What is called is what SQL calls.
+ * Beside faults that the sanitizers see, it looks for what must hold: any
+ * fault aborts, and libFuzzer keeps the input.
+ *
+ * AddressSanitizer knows the memory that malloc() gives, and not the pieces
+ * that a memory context makes of it.  So calls of palloc() and its like that
+ * the module's own sources make are led here by the linker (--wrap), and get
+ * a few bytes more that nobody may touch.
+ *
+ * An input leaves nothing behind that the next one could see: each has a
+ * memory context of its own, and call sites of its own in there.
+ *
+ * snowflake/fuzz/fuzz.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <ctype.h>
+#include <sanitizer/asan_interface.h>
+#include <signal.h>
+
+#include "catalog/pg_type.h"
+#include "common/hashfn.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "inspect.h"
+#include "layout.h"
+
+PG_FUNCTION_INFO_V1(snowflake_fuzz);
+
+typedef int (*FuzzCallback) (const uint8 *data, size_t size);
+
+/* libFuzzer's entrance; it has no header */
+extern int	LLVMFuzzerRunDriver(int *argc, char ***argv,
+								FuzzCallback callback);
+
+extern void *__real_palloc(Size size);
+extern void __real_pfree(void *pointer);
+extern char *__real_text_to_cstring(const text *t);
+extern void *__wrap_palloc(Size size);
+extern char *__wrap_pstrdup(const char *string);
+extern void __wrap_pfree(void *pointer);
+extern char *__wrap_text_to_cstring(const text *t);
+
+/* What must not be touched behind a piece of memory. */
+#define GUARD_LENGTH	16
+
+/* Ids, beside the edges, that are tried in each layout. */
+#define NUM_IDS		4
+
+#define UNIX_EPOCH_TO_POSTGRES \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
+typedef enum Function
+{
+	CAPACITY,
+	DECODE,
+	COMPOSE,
+	FROM_TIMESTAMP,
+	FIRST_FROM,
+	LAST_BEFORE,
+	TO_TEXT,
+	FROM_TEXT
+} Function;
+
+#define NUM_FUNCTIONS	(FROM_TEXT + 1)
+
+static const char *const signatures[NUM_FUNCTIONS] = {
+	[CAPACITY] = "snowflake_capacity(text)",
+	[DECODE] = "snowflake_decode(bigint, text)",
+	[COMPOSE] = "snowflake_compose(timestamptz, integer, integer, integer, integer, integer, integer, text)",
+	[FROM_TIMESTAMP] = "snowflake_from_timestamp(timestamptz, text)",
+	[FIRST_FROM] = "snowflake_first_from(timestamptz, text)",
+	[LAST_BEFORE] = "snowflake_last_before(timestamptz, text)",
+	[TO_TEXT] = "snowflake_to_text(bigint, text)",
+	[FROM_TEXT] = "snowflake_from_text(text, text)",
+};
+
+/* What README promises of an encoding, written down a second time. */
+static const struct
+{
+	const char *name;
+	size_t		width;
+	char		zero;
+	int			(*to_case) (int c); /* NULL: upper and lower case differ */
+}			encodings[] =
+{
+	{"base32", 13, '0', toupper},
+	{"base36", 13, '0', tolower},
+	{"base58", 11, '1', NULL},
+	{"base62", 11, '0', NULL},
+	{"hex", 16, '0', tolower},
+};
+
+/* What became of a call. */
+typedef struct Outcome
+{
+	int			sqlstate;		/* 0 if there was no error */
+	char	   *detail;			/* of the error */
+	Datum		value;
+	bool		isnull;
+} Outcome;
+
+static Oid	function_oids[NUM_FUNCTIONS];
+static FmgrInfo call_sites[NUM_FUNCTIONS];
+
+/* Of the input that is being tried; NULL between inputs. */
+static MemoryContext input_context = NULL;
+
+/* Say what does not hold, and end. */
+static void pg_attribute_noreturn() pg_attribute_printf(1, 2)
+fault(const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	fputs("fault: ", stderr);
+	vfprintf(stderr, format, args);
+	fputc('\n', stderr);
+	va_end(args);
+	abort();
+}
+
+/*
+ * The guards go when the input's context does: it is one whose blocks are all
+ * freed.  In other contexts, memory could be given out again with a guard in
+ * its midst.
+ */
+void *
+__wrap_palloc(Size size)
+{
+	char	   *pointer;
+
+	if (input_context == NULL || CurrentMemoryContext != input_context)
+		return __real_palloc(size);
+	pointer = __real_palloc(size + GUARD_LENGTH);
+	ASAN_POISON_MEMORY_REGION(pointer + size, GUARD_LENGTH);
+	return pointer;
+}
+
+char *
+__wrap_pstrdup(const char *string)
+{
+	size_t		size = strlen(string) + 1;
+
+	return memcpy(__wrap_palloc(size), string, size);
+}
+
+void
+__wrap_pfree(void *pointer)
+{
+	/* what is freed can become anything, up to the next piece */
+	ASAN_UNPOISON_MEMORY_REGION(pointer, GetMemoryChunkSpace(pointer));
+	__real_pfree(pointer);
+}
+
+char *
+__wrap_text_to_cstring(const text *t)
+{
+	return __wrap_pstrdup(__real_text_to_cstring(t));
+}
+
+/* Call a function as SQL does.  An error must be one about the arguments. */
+static Outcome
+call(Function function, int num_args, const NullableDatum *args)
+{
+	LOCAL_FCINFO(fcinfo, LAYOUT_NUM_FIELDS + 1);
+	FmgrInfo   *site = &call_sites[function];
+	volatile Outcome outcome = {0};
+
+	if (site->fn_oid == InvalidOid)
+		fmgr_info_cxt(function_oids[function], site, input_context);
+	InitFunctionCallInfoData(*fcinfo, site, num_args, InvalidOid, NULL, NULL);
+	memcpy(fcinfo->args, args, num_args * sizeof(NullableDatum));
+
+	PG_TRY();
+	{
+		outcome.value = FunctionCallInvoke(fcinfo);
+		outcome.isnull = fcinfo->isnull;
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(input_context);
+		error = CopyErrorData();
+		FlushErrorState();
+		outcome.sqlstate = error->sqlerrcode;
+		outcome.detail = error->detail;
+		if (error->sqlerrcode != ERRCODE_INVALID_PARAMETER_VALUE &&
+			error->sqlerrcode != ERRCODE_INVALID_TEXT_REPRESENTATION &&
+			error->sqlerrcode != ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE &&
+			error->sqlerrcode != ERRCODE_DATETIME_VALUE_OUT_OF_RANGE)
+			fault("%s: SQLSTATE %s: %s", signatures[function],
+				  unpack_sql_state(error->sqlerrcode), error->message);
+	}
+	PG_END_TRY();
+	return outcome;
+}
+
+/* Calls of two forms: (bigint or timestamptz, text), and (text, text). */
+static Outcome
+call_int(Function function, int64 value, Datum text)
+{
+	NullableDatum args[] = {{Int64GetDatum(value), false}, {text, false}};
+
+	return call(function, 2, args);
+}
+
+static Outcome
+call_text(Function function, Datum first, Datum second)
+{
+	NullableDatum args[] = {{first, false}, {second, false}};
+
+	return call(function, 2, args);
+}
+
+/* A call that must give a bigint, or an error with one SQLSTATE. */
+static void
+expect(Function function, int64 argument, Datum text, int64 result)
+{
+	Outcome		outcome = call_int(function, argument, text);
+
+	if (outcome.sqlstate != 0)
+		fault("%s of " INT64_FORMAT ": SQLSTATE %s, and not " INT64_FORMAT,
+			  signatures[function], argument,
+			  unpack_sql_state(outcome.sqlstate), result);
+	if (outcome.isnull || DatumGetInt64(outcome.value) != result)
+		fault("%s of " INT64_FORMAT ": " INT64_FORMAT ", and not " INT64_FORMAT,
+			  signatures[function], argument, DatumGetInt64(outcome.value),
+			  result);
+}
+
+static void
+expect_error(Function function, Outcome outcome, int sqlstate)
+{
+	if (outcome.sqlstate == 0)
+		fault("%s: no error, and not SQLSTATE %s", signatures[function],
+			  unpack_sql_state(sqlstate));
+	if (outcome.sqlstate != sqlstate)
+	{
+		char	   *expected = pstrdup(unpack_sql_state(sqlstate));
+
+		fault("%s: SQLSTATE %s, and not %s", signatures[function],
+			  unpack_sql_state(outcome.sqlstate), expected);
+	}
+}
+
+/* Any bigint, the same for the same input. */
+static int64
+any_number(const char *input, size_t length, int which)
+{
+	return (int64) hash_bytes_extended((const unsigned char *) input,
+									   (int) length, which);
+}
+
+/*
+ * The text of an instant is the instant: exactly in ISO-8601, to the
+ * millisecond as a number.
+ */
+static void
+check_instant_text(TimestampTz instant)
+{
+	char	   *text = LayoutInstantToText(instant);
+
+	if (strchr(text, 'T') != NULL)
+	{
+		Layout		layout;
+		char	   *reason;
+
+		if (!LayoutParse(psprintf("time:1 epoch:%s", text), &layout, &reason))
+			fault("instant " INT64_FORMAT ": %s", instant, reason);
+		if (layout.epoch != instant)
+			fault("instant " INT64_FORMAT " is read from \"%s\" as " INT64_FORMAT,
+				  instant, text, layout.epoch);
+	}
+	else
+	{
+		int128		difference = (int128) strtoll(text, NULL, 10) * 1000 -
+		((int128) instant + UNIX_EPOCH_TO_POSTGRES);
+
+		if (difference <= -1000 || difference >= 1000)
+			fault("instant " INT64_FORMAT " is shown as \"%s\"", instant, text);
+	}
+}
+
+/* Arithmetic by which ids are taken apart and put together again. */
+static void
+check_id(const Layout *layout, Datum layout_text, int64 id)
+{
+	Outcome		decoded = call_int(DECODE, id, layout_text);
+	NullableDatum args[LAYOUT_NUM_FIELDS + 1];
+	Outcome		composed;
+	TimestampTz instant;
+	int64		first;
+
+	if (decoded.sqlstate != 0)
+		fault("id " INT64_FORMAT " is not decoded: %s", id, decoded.detail);
+	for (int field = 0; field < LAYOUT_NUM_FIELDS; field++)
+	{
+		int64		value = (id >> layout->shift[field]) %
+		(INT64CONST(1) << layout->bits[field]);
+
+		args[field].value =
+			GetAttributeByNum(DatumGetHeapTupleHeader(decoded.value),
+							  field + 1, &args[field].isnull);
+		if (args[field].isnull != (layout->bits[field] == 0) ||
+			(field != FIELD_TIME && !args[field].isnull &&
+			 DatumGetInt32(args[field].value) != value))
+			fault("id " INT64_FORMAT " is decoded to %s %d, and not " INT64_FORMAT,
+				  id, layout_field_names[field],
+				  DatumGetInt32(args[field].value), value);
+	}
+	args[LAYOUT_NUM_FIELDS].value = layout_text;
+	args[LAYOUT_NUM_FIELDS].isnull = false;
+	composed = call(COMPOSE, LAYOUT_NUM_FIELDS + 1, args);
+	if (composed.sqlstate != 0)
+		fault("id " INT64_FORMAT " is not composed: %s", id, composed.detail);
+	if (composed.isnull || DatumGetInt64(composed.value) != id)
+		fault("id " INT64_FORMAT " is decoded, and composed to " INT64_FORMAT,
+			  id, DatumGetInt64(composed.value));
+
+	/* what does not fit its field would change another one */
+	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
+	{
+		NullableDatum arg = args[field];
+
+		if (layout->bits[field] == LAYOUT_MAX_FIELD_BITS)
+			continue;
+		args[field].value = Int32GetDatum(1 << layout->bits[field]);
+		args[field].isnull = false;
+		expect_error(COMPOSE, call(COMPOSE, LAYOUT_NUM_FIELDS + 1, args),
+					 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE);
+		args[field] = arg;
+	}
+
+	instant = DatumGetTimestampTz(args[FIELD_TIME].value);
+	first = id - id % (INT64CONST(1) << layout->shift[FIELD_TIME]);
+	expect(FROM_TIMESTAMP, instant, layout_text, first);
+	expect(FIRST_FROM, instant, layout_text, first);
+	expect(LAST_BEFORE, instant, layout_text, first - 1);
+	check_instant_text(instant);
+	for (int line = 0; line < layout->num_fields + 2; line++)
+		InspectLine(layout, id, line);
+}
+
+/* The ids that bound any instant. */
+static void
+check_instant(const Layout *layout, Datum layout_text, TimestampTz instant)
+{
+	uint64		tick = LayoutSpan(layout->epoch, instant) / layout->tick;
+	int			shift = layout->shift[FIELD_TIME];
+
+	if (instant < layout->epoch)
+	{
+		expect_error(FROM_TIMESTAMP,
+					 call_int(FROM_TIMESTAMP, instant, layout_text),
+					 ERRCODE_DATETIME_VALUE_OUT_OF_RANGE);
+		expect(FIRST_FROM, instant, layout_text, 0);
+	}
+	else if (!IS_VALID_TIMESTAMP(instant) ||
+			 tick > (uint64) layout->last_tick)
+	{
+		expect_error(FROM_TIMESTAMP,
+					 call_int(FROM_TIMESTAMP, instant, layout_text),
+					 ERRCODE_DATETIME_VALUE_OUT_OF_RANGE);
+		expect(LAST_BEFORE, instant, layout_text, LayoutLargestId(layout));
+	}
+	else
+		expect(FROM_TIMESTAMP, instant, layout_text, (int64) tick << shift);
+}
+
+/* What a layout says of itself must add up. */
+static void
+check_fields(const Layout *layout)
+{
+	int			shift = 0;
+	int			seen = 0;
+
+	if (layout->num_fields < 1 || layout->num_fields > LAYOUT_NUM_FIELDS ||
+		layout->order[0] != FIELD_TIME)
+		fault("%d fields, of which the first is %d", layout->num_fields,
+			  layout->order[0]);
+	for (int i = layout->num_fields - 1; i >= 0; i--)
+	{
+		LayoutField field = layout->order[i];
+
+		if (seen & (1 << field))
+			fault("%s is twice in the order", layout_field_names[field]);
+		seen |= 1 << field;
+		if (layout->bits[field] < 1 || layout->shift[field] != shift)
+			fault("%s has %d bits above %d, and not above %d",
+				  layout_field_names[field], layout->bits[field],
+				  layout->shift[field], shift);
+		shift += layout->bits[field];
+	}
+	for (int field = 0; field < LAYOUT_NUM_FIELDS; field++)
+	{
+		if ((seen & (1 << field)) == 0 &&
+			(layout->bits[field] != 0 || layout->shift[field] != 0))
+			fault("%s has bits, and no place", layout_field_names[field]);
+	}
+	if (shift > 63)
+		fault("an id of %d bits", shift);
+	if (layout->tick < 1 || layout->tick > USECS_PER_SEC)
+		fault("a tick of " INT64_FORMAT " microseconds", layout->tick);
+
+	/* the last tick is one of the field's, and begins before time ends */
+	if (layout->last_tick < 0 ||
+		layout->last_tick > LayoutLargest(layout, FIELD_TIME) ||
+		!IS_VALID_TIMESTAMP(layout->epoch) ||
+		layout->epoch + (int128) layout->last_tick * layout->tick >=
+		END_TIMESTAMP)
+		fault("the last tick is " INT64_FORMAT, layout->last_tick);
+}
+
+static void
+check_layout(char *input, size_t length)
+{
+	Layout		layout;
+	Layout		again;
+	char	   *reason = NULL;
+	char	   *canonical = NULL;
+	Datum		layout_text;
+	NullableDatum arg;
+	Outcome		capacity;
+	bool		valid;
+
+	valid = LayoutParse(input, &layout, &reason);
+	if (valid)
+	{
+		check_fields(&layout);
+		canonical = LayoutToText(&layout);
+		if (!LayoutParse(canonical, &again, &reason))
+			fault("not read back: \"%s\": %s", canonical, reason);
+		if (memcmp(&layout, &again, sizeof(Layout)) != 0)
+			fault("not the same when read back: \"%s\", then \"%s\"",
+				  canonical, LayoutToText(&again));
+	}
+	else if (reason == NULL || *reason == '\0')
+		fault("no layout, and no reason");
+
+	/* a file of settings may have any bytes, SQL has none that are invalid */
+	if (!pg_verifymbstr(input, (int) length, true))
+		return;
+	layout_text = CStringGetTextDatum(input);
+	arg.value = layout_text;
+	arg.isnull = false;
+	capacity = call(CAPACITY, 1, &arg);
+	if (!valid)
+	{
+		expect_error(CAPACITY, capacity, ERRCODE_INVALID_PARAMETER_VALUE);
+		if (strcmp(capacity.detail, reason) != 0)
+			fault("\"%s\" is not the reason \"%s\"", capacity.detail, reason);
+		return;
+	}
+	if (capacity.sqlstate != 0)
+		fault("no capacity: %s", capacity.detail);
+	arg.value = GetAttributeByNum(DatumGetHeapTupleHeader(capacity.value), 1,
+								  &arg.isnull);
+	if (strcmp(TextDatumGetCString(arg.value), canonical) != 0)
+		fault("\"%s\", and not \"%s\"", TextDatumGetCString(arg.value),
+			  canonical);
+
+	check_instant_text(layout.epoch);
+	check_instant(&layout, layout_text, layout.epoch - 1);
+	check_instant(&layout, layout_text, DT_NOBEGIN);
+	check_instant(&layout, layout_text, DT_NOEND);
+	check_instant(&layout, layout_text, any_number(input, length, 0));
+	check_id(&layout, layout_text, 0);
+	check_id(&layout, layout_text, LayoutLargestId(&layout));
+	for (int i = 1; i <= NUM_IDS; i++)
+	{
+		/* small ones are as likely as large ones */
+		uint64		number = (uint64) any_number(input, length, i) >>
+		(any_number(input, length, -i) & 63);
+
+		if (number > (uint64) LayoutLargestId(&layout))
+			number %= (uint64) LayoutLargestId(&layout) + 1;
+		check_id(&layout, layout_text, (int64) number);
+	}
+	expect_error(DECODE, call_int(DECODE, -1, layout_text),
+				 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE);
+	if (LayoutLargestId(&layout) < PG_INT64_MAX)
+		expect_error(DECODE,
+					 call_int(DECODE, LayoutLargestId(&layout) + 1,
+							  layout_text),
+					 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE);
+}
+
+/* An id as text, which must have the width that is promised. */
+static char *
+text_of(int64 id, int encoding)
+{
+	Datum		name = CStringGetTextDatum(encodings[encoding].name);
+	Outcome		outcome = call_int(TO_TEXT, id, name);
+	char	   *code;
+
+	if (outcome.sqlstate != 0)
+		fault("no text of " INT64_FORMAT ": %s", id, outcome.detail);
+	code = TextDatumGetCString(outcome.value);
+	if (strlen(code) != encodings[encoding].width)
+		fault("\"%s\" for " INT64_FORMAT " in %s", code, id,
+			  encodings[encoding].name);
+	outcome = call_text(FROM_TEXT, outcome.value, name);
+	if (outcome.sqlstate != 0)
+		fault("\"%s\" is not read back: %s", code, outcome.detail);
+	if (DatumGetInt64(outcome.value) != id)
+		fault("\"%s\" for " INT64_FORMAT " is read back as " INT64_FORMAT,
+			  code, id, DatumGetInt64(outcome.value));
+	return code;
+}
+
+/*
+ * A text that was read is the same in the writing that to_text() has: in its
+ * case, without what is ignored, and with zeros before it.
+ */
+static void
+check_code(const char *code, int64 id, int encoding)
+{
+	size_t		width = encodings[encoding].width;
+	char	   *normal = palloc(width + 1);
+	char	   *place = normal + width;
+
+	*place = '\0';
+	for (const char *c = code + strlen(code); c-- > code;)
+	{
+		char		digit = *c;
+
+		if (encodings[encoding].to_case != NULL)
+			digit = encodings[encoding].to_case((unsigned char) digit);
+		if (strcmp(encodings[encoding].name, "base32") == 0)
+		{
+			if (digit == '-')
+				continue;
+			if (digit == 'O')
+				digit = '0';
+			else if (digit == 'I' || digit == 'L')
+				digit = '1';
+		}
+		if (place == normal)
+			fault("\"%s\" is read in %s, and too long", code,
+				  encodings[encoding].name);
+		*--place = digit;
+	}
+	while (place > normal)
+		*--place = encodings[encoding].zero;
+	if (id < 0 || strcmp(normal, text_of(id, encoding)) != 0)
+		fault("\"%s\" is read in %s as " INT64_FORMAT ", which is \"%s\"", code,
+			  encodings[encoding].name, id, text_of(id, encoding));
+}
+
+static void
+check_text(char *input, size_t length)
+{
+	bool		valid = pg_verifymbstr(input, (int) length, true);
+	int64		ids[2] = {0};
+	Outcome		outcome;
+
+	/* the bytes of the input as two ids */
+	memcpy(ids, input, Min(length, sizeof(ids)));
+	for (int i = 0; i < lengthof(ids); i++)
+		ids[i] &= PG_INT64_MAX;
+
+	expect_error(TO_TEXT,
+				 call_int(TO_TEXT, -1 - ids[0], CStringGetTextDatum("hex")),
+				 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE);
+
+	for (int i = 0; i < lengthof(encodings); i++)
+	{
+		Datum		name = CStringGetTextDatum(encodings[i].name);
+		int			order = strcmp(text_of(ids[0], i), text_of(ids[1], i));
+
+		if (order < 0 ? ids[0] >= ids[1] :
+			order > 0 ? ids[0] <= ids[1] : ids[0] != ids[1])
+			fault(INT64_FORMAT " and " INT64_FORMAT " are not in order in %s",
+				  ids[0], ids[1], encodings[i].name);
+		if (!valid)
+			continue;
+		outcome = call_text(FROM_TEXT, CStringGetTextDatum(input), name);
+		if (outcome.sqlstate == 0)
+			check_code(input, DatumGetInt64(outcome.value), i);
+		else if (outcome.sqlstate != ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE)
+			expect_error(FROM_TEXT, outcome,
+						 ERRCODE_INVALID_TEXT_REPRESENTATION);
+	}
+
+	/* the name of an encoding is a text as well */
+	if (valid)
+	{
+		bool		known = false;
+
+		for (int i = 0; i < lengthof(encodings); i++)
+			known |= pg_strcasecmp(input, encodings[i].name) == 0;
+		outcome = call_int(TO_TEXT, 0, CStringGetTextDatum(input));
+		if (!known)
+			expect_error(TO_TEXT, outcome, ERRCODE_INVALID_PARAMETER_VALUE);
+		else if (outcome.sqlstate != 0)
+			fault("no encoding: %s", outcome.detail);
+	}
+}
+
+static void
+try_input(const uint8 *data, size_t size,
+		  void (*check) (char *input, size_t length))
+{
+	MemoryContext oldcontext;
+
+	/* of sizes that PostgreSQL does not keep contexts of for another use */
+	input_context = AllocSetContextCreate(CurrentMemoryContext, "fuzz",
+										  0, 4 * 1024, 64 * 1024);
+	oldcontext = MemoryContextSwitchTo(input_context);
+	memset(call_sites, 0, sizeof(call_sites));
+
+	PG_TRY();
+	{
+		/* no text has a byte of 0 */
+		size_t		length = strnlen((const char *) data, size);
+		char	   *input = palloc(length + 1);
+
+		memcpy(input, data, length);
+		input[length] = '\0';
+		check(input, length);
+	}
+	PG_CATCH();
+	{
+		EmitErrorReport();
+		fault("an error where there must be none");
+	}
+	PG_END_TRY();
+
+	MemoryContextSwitchTo(oldcontext);
+	MemoryContextDelete(input_context);
+	input_context = NULL;
+}
+
+static int
+try_layout(const uint8 *data, size_t size)
+{
+	try_input(data, size, check_layout);
+	return 0;
+}
+
+static int
+try_text(const uint8 *data, size_t size)
+{
+	try_input(data, size, check_text);
+	return 0;
+}
+
+/* fuzz(target text, VARIADIC arguments text[]), which libFuzzer gets */
+Datum
+snowflake_fuzz(PG_FUNCTION_ARGS)
+{
+	char	   *target = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Datum	   *texts;
+	int			argc;
+	char	  **argv;
+
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false,
+					  TYPALIGN_INT, &texts, NULL, &argc);
+	argv = palloc0((argc + 1) * sizeof(char *));
+	for (int i = 0; i < argc; i++)
+		argv[i] = TextDatumGetCString(texts[i]);
+
+	for (int i = 0; i < NUM_FUNCTIONS; i++)
+		function_oids[i] =
+			DatumGetObjectId(DirectFunctionCall1(regprocedurein,
+												 CStringGetDatum(signatures[i])));
+
+	/* libFuzzer leaves alone what has a handler */
+	pqsignal(SIGALRM, SIG_DFL);
+	pqsignal(SIGINT, SIG_DFL);
+	pqsignal(SIGTERM, SIG_DFL);
+
+	/* a fault ends the process */
+	LLVMFuzzerRunDriver(&argc, &argv,
+						strcmp(target, "layout") == 0 ?
+						try_layout : try_text);
+	PG_RETURN_VOID();
+}
