@@ -147,7 +147,7 @@ copy_sources()
 	source=$(dirname "${BASH_SOURCE[0]}")/..
 	mkdir -p "$1"
 	tar --create --directory="$source" --exclude=./.git --exclude='*.o' \
-		--exclude='*.bc' --exclude='*.so' --exclude=./tmp_check . |
+		--exclude='*.bc' --exclude='*.so' --exclude='*.gc??' --exclude=./tmp_check . |
 		tar --extract --no-same-owner --directory="$1"
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
 }

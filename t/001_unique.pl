@@ -22,8 +22,7 @@ my %servers = (
 	'default' => { 'snowflake.layout' => 'snowflake' },
 	'lane0' => { 'snowflake.layout' => 'snowflake lane:0' },
 	'lane1' => { 'snowflake.layout' => 'snowflake lane:1' },
-	'tick1s' =>
-	  { 'snowflake.layout' => 'snowflake time:31 tick:1s sequence:22' },
+	'tick1s' => { 'snowflake.layout' => 'snowflake time:31 tick:1s sequence:22' },
 	'preloaded' => { preload => 1 });
 
 foreach my $name (sort keys %servers)
@@ -34,23 +33,21 @@ foreach my $name (sort keys %servers)
 	my $transactions = ($name eq 'preloaded' ? 2 : 16) * $factor;
 	my $total = $clients * $transactions * $per_transaction;
 
-	$node->safe_psql('postgres',
-		'CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), pid int)'
-	);
+	$node->safe_psql(
+		'postgres',
+		'CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), pid int)');
 	run_clients(
 		$node,
 		"--client=$clients --jobs=2 --protocol=prepared --transactions=$transactions",
 		"$name: $clients clients insert $total ids without a duplicate",
-		"INSERT INTO ids (pid) SELECT pg_backend_pid() FROM generate_series(1, $per_transaction)"
-	);
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
+		"INSERT INTO ids (pid) SELECT pg_backend_pid() FROM generate_series(1, $per_transaction)");
+	is( $node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
 		$total, "$name: all ids are there");
 	# else the test above would not have tried what it is for
 	cmp_ok(
 		$node->safe_psql(
 			'postgres',
-			'SELECT max(pids) FROM (SELECT count(DISTINCT pid) AS pids FROM ids GROUP BY snowflake_lane(id)) AS l'
-		),
+			'SELECT max(pids) FROM (SELECT count(DISTINCT pid) AS pids FROM ids GROUP BY snowflake_lane(id)) AS l'),
 		'>', 1,
 		"$name: sessions shared lanes");
 	$node->stop;
@@ -84,8 +81,7 @@ SET max_parallel_workers_per_gather = 4;
 like(
 	$node->safe_psql(
 		'postgres',
-		"$settings EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) SELECT snowflake_nextval() FROM rows"
-	),
+		"$settings EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) SELECT snowflake_nextval() FROM rows"),
 	qr/Workers Launched: [2-9]/,
 	'a plan with several workers');
 is( $node->safe_psql(
@@ -115,7 +111,8 @@ DO 'BEGIN ASSERT (SELECT count(DISTINCT id) = 200000 FROM copied); END';
 DROP TABLE copied;
 });
 }
-cmp_ok($wal{'bigint DEFAULT snowflake_nextval()'}, '<', 1.1 * $wal{bigserial},
+cmp_ok(
+	$wal{'bigint DEFAULT snowflake_nextval()'}, '<', 1.1 * $wal{bigserial},
 	'COPY takes no more WAL than for bigserial');
 
 # Sessions that take one id and leave.
@@ -125,7 +122,7 @@ run_clients(
 	"--client=16 --jobs=2 --connect --transactions=$each",
 	16 * $each . ' sessions with one id each',
 	'INSERT INTO ids DEFAULT VALUES');
-is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
+is( $node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
 	16 * $each, 'all of their ids are there');
 
 # They gave their lanes back: a session alone gets the lane that its PID names.
@@ -135,8 +132,7 @@ foreach (1 .. 20)
 	my $session = $node->background_psql('postgres');
 
 	wait_until_alone($session);
-	$at_home += $session->query_safe(
-		'SELECT (snowflake_lane(snowflake_nextval()) = pg_backend_pid() & 7)::int');
+	$at_home += $session->query_safe('SELECT (snowflake_lane(snowflake_nextval()) = pg_backend_pid() & 7)::int');
 	$session->quit;
 }
 is($at_home, 20, 'lanes are free again');
@@ -146,8 +142,7 @@ my @sessions = $node->background_psql('postgres');
 wait_until_alone($sessions[0]);
 push @sessions, $node->background_psql('postgres') foreach 2 .. 8;
 my %lanes;
-$lanes{ $_->query_safe('SELECT snowflake_lane(snowflake_nextval())') }++
-  foreach @sessions;
+$lanes{ $_->query_safe('SELECT snowflake_lane(snowflake_nextval())') }++ foreach @sessions;
 is(join(' ', sort keys %lanes), '0 1 2 3 4 5 6 7', 'eight sessions live in eight lanes');
 $_->quit foreach @sessions;
 
@@ -155,7 +150,8 @@ $_->quit foreach @sessions;
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 add_extension($node, 'other');
 my $script = PostgreSQL::Test::Utils::tempdir() . '/two.sql';
-append_to_file($script,
+append_to_file(
+	$script,
 	'INSERT INTO two SELECT snowflake_nextval() FROM generate_series(1, 1000)');
 my @runs;
 foreach my $database ('postgres', 'other')
@@ -180,7 +176,9 @@ is( $node->safe_psql('postgres', "COPY two FROM '$dump'; SELECT count(*) FROM tw
 	'no id is in both databases');
 
 # A backend that is killed takes the server down, which begins with new lanes.
-$node->safe_psql('postgres', 'CREATE TABLE before_crash AS SELECT snowflake_nextval() AS id FROM generate_series(1, 100000); CHECKPOINT');
+$node->safe_psql(
+	'postgres',
+	'CREATE TABLE before_crash AS SELECT snowflake_nextval() AS id FROM generate_series(1, 100000); CHECKPOINT');
 crash($node);
 is( $node->safe_psql(
 		'postgres', q{

@@ -33,11 +33,13 @@ my @layouts = (
 foreach my $case (@layouts)
 {
 	my ($layout, $lanes) = @$case;
-	my $node = new_server('busy' . $layout =~ s/\W/_/gr,
+	my $node = new_server(
+		'busy' . $layout =~ s/\W/_/gr,
 		'snowflake.layout' => $layout);
 	my $script = $node->basedir . '/neighbour.sql';
 
-	append_to_file($script,
+	append_to_file(
+		$script,
 		'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)');
 	my $err = '';
 	my $application = $ENV{PGAPPNAME};
@@ -51,12 +53,17 @@ foreach my $case (@layouts)
 		'>' => '/dev/null',
 		'2>' => \$err);
 	$ENV{PGAPPNAME} = $application;
-	$node->poll_query_until('postgres',
+	$node->poll_query_until(
+		'postgres',
 		"SELECT count(*) = 8 FROM pg_stat_activity WHERE application_name = 'neighbour'"
 	) or die 'neighbours do not work';
 	# this machine has few cores, and the neighbours need not have most of them
-	system('renice', '-n', '10', '-p', split /\n/, $node->safe_psql('postgres',
-		"SELECT pid FROM pg_stat_activity WHERE application_name = 'neighbour'")) == 0
+	system(
+		'renice', '-n', '10', '-p',
+		split /\n/,
+		$node->safe_psql(
+			'postgres',
+			"SELECT pid FROM pg_stat_activity WHERE application_name = 'neighbour'")) == 0
 	  or die 'could not renice';
 
 	my ($count, $disorder, $used_lanes, $busy) = split /\|/,
@@ -72,9 +79,9 @@ FROM (SELECT id, lag(id) OVER () AS previous
 	cmp_ok($used_lanes, '>', 1, 'across spills') if $lanes eq 'spills';
 	is($used_lanes, 1, 'on one lane') if $lanes eq 'stays';
 
-	$node->safe_psql('postgres',
-		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'neighbour'"
-	);
+	$node->safe_psql(
+		'postgres',
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'neighbour'");
 	$neighbours->finish;
 	unlike($err, qr/SF0\d\d|snowflake ids/, 'no neighbour failed');
 	$node->stop;
@@ -202,7 +209,7 @@ foreach my $worker_id (7, 30, 0)
 		$id = $next;
 		select(undef, undef, undef, 0.05);
 	}
-	is($session->query_safe("SELECT snowflake_worker_id($next)"),
+	is( $session->query_safe("SELECT snowflake_worker_id($next)"),
 		$worker_id, "session follows to worker $worker_id");
 	cmp_ok($next, '>', $id, 'with a greater id');
 }

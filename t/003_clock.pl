@@ -22,8 +22,7 @@ sub wait_until_waiting
 
 	ok( $node->poll_query_until(
 			'postgres',
-			"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND wait_event = '$event'"
-		),
+			"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND wait_event = '$event'"),
 		$comment);
 	return;
 }
@@ -43,8 +42,7 @@ my ($code, $message);
 my $node = new_server('default', clock => 1);
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $id = $session->query_safe('SELECT snowflake_nextval()');
-is( $session->query_safe('SHOW snowflake.max_ahead') . ' '
-	  . $session->query_safe('SHOW snowflake.max_wait'),
+is( $session->query_safe('SHOW snowflake.max_ahead') . ' ' . $session->query_safe('SHOW snowflake.max_wait'),
 	'5s 1s', 'defaults');
 
 # Back by less than what ids live on: nobody notices, or has to wait.
@@ -53,8 +51,7 @@ my $behind = $session->query_safe('SET snowflake.max_wait = 0; SELECT snowflake_
 cmp_ok($behind, '>', $id, 'a step back of 2 s: the next id is greater');
 is( $node->safe_psql(
 		'postgres',
-		"SELECT snowflake_timestamp(snowflake_nextval()) > snowflake_timestamp($id) - interval '2 s'"
-	),
+		"SELECT snowflake_timestamp(snowflake_nextval()) > snowflake_timestamp($id) - interval '2 s'"),
 	't',
 	'a new session on an idle lane does not fall behind either');
 is( $node->safe_psql(
@@ -66,8 +63,7 @@ is( $node->safe_psql(
 
 # Back by more: the call waits for max_wait and fails, in every lane.
 set_clock($node, -60);
-my $seconds = seconds_taken(
-	sub { ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()') });
+my $seconds = seconds_taken(sub { ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()') });
 is($code, 'SF001', 'a step back of a minute is an error');
 like(
 	$message,
@@ -78,9 +74,9 @@ cmp_ok($seconds, '>=', 1, 'after max_wait');
 is($code, 'SF001', 'without a wait');
 $session->query('SELECT snowflake_nextval()');
 $session->{stderr} = '';
-is($session->query_safe('SELECT snowflake_currval()'),
+is( $session->query_safe('SELECT snowflake_currval()'),
 	$behind, 'a call that fails leaves the last id');
-is($node->safe_psql('postgres', "SELECT snowflake_worker_id($id)"),
+is( $node->safe_psql('postgres', "SELECT snowflake_worker_id($id)"),
 	0, 'decoding does not care');
 
 # A call that waits goes on when the clock is set right.
@@ -95,7 +91,8 @@ my $wait = "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval()";
 set_clock($node, -60);
 ($code) = sqlstate_of($node, "SET statement_timeout = '200ms'; $wait");
 is($code, '57014', 'statement_timeout ends the wait');
-foreach my $way ([ 'pg_cancel_backend', qr/canceling statement due to user request/ ],
+foreach my $way (
+	[ 'pg_cancel_backend', qr/canceling statement due to user request/ ],
 	[ 'pg_terminate_backend', qr/terminating connection/ ])
 {
 	my ($function, $expected) = @$way;
@@ -103,7 +100,8 @@ foreach my $way ([ 'pg_cancel_backend', qr/canceling statement due to user reque
 
 	$waiting->query_until(qr/waiting/, "\\echo waiting\n$wait;\n");
 	wait_until_waiting($node, "a call waits for $function");
-	$node->safe_psql('postgres',
+	$node->safe_psql(
+		'postgres',
 		"SELECT $function(pid) FROM pg_stat_activity WHERE wait_event_type = 'Extension'");
 	$waiting->{run}->pump_nb until $waiting->{stderr} =~ $expected || $waiting->{timeout}->is_expired;
 	like($waiting->{stderr}, $expected, "$function ends the wait");
@@ -113,9 +111,9 @@ foreach my $way ([ 'pg_cancel_backend', qr/canceling statement due to user reque
 
 # The clock ahead: ids follow it, and when it comes back they cannot.
 set_clock($node, 86400);
-is( $node->safe_psql('postgres',
-		"SELECT snowflake_timestamp(snowflake_nextval()) - snowflake_timestamp($behind) > interval '23:59'"
-	),
+is( $node->safe_psql(
+		'postgres',
+		"SELECT snowflake_timestamp(snowflake_nextval()) - snowflake_timestamp($behind) > interval '23:59'"),
 	't',
 	'ids follow the clock ahead');
 set_clock($node, 0);
@@ -170,12 +168,11 @@ FROM (SELECT snowflake_nextval() AS id, clock_timestamp() AS clock FROM generate
 $session = $node->background_psql('postgres');
 $id = $session->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -0.3);
-is($session->query_safe("SELECT snowflake_nextval() > $id"),
+is( $session->query_safe("SELECT snowflake_nextval() > $id"),
 	't', 'wait: a step back of 300 ms is waited out');
 $session->quit;
 set_clock($node, -5);
-$seconds = seconds_taken(
-	sub { ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()') });
+$seconds = seconds_taken(sub { ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()') });
 is($code, 'SF001', 'wait: a longer one is an error');
 cmp_ok($seconds, '>=', 0.5, 'wait: after max_wait');
 $node->stop;
@@ -202,10 +199,11 @@ $node = new_server(
 $session = $node->background_psql('postgres');
 $id = $session->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -3600);
-is($session->query_safe("SELECT snowflake_nextval() > $id"),
+is( $session->query_safe("SELECT snowflake_nextval() > $id"),
 	't', 'borrow: a step back of an hour does not matter');
 $session->quit;
-is( $node->safe_psql('postgres',
+is( $node->safe_psql(
+		'postgres',
 		"SELECT snowflake_timestamp(snowflake_nextval()) - clock_timestamp() > interval '00:59:50'"),
 	't',
 	'borrow: ids stay ahead');
@@ -228,15 +226,15 @@ my $seconds_left = 4;
 $node = new_server(
 	'ending',
 	'snowflake.max_ahead' => -1,
-	'snowflake.layout' => sprintf('time:20 sequence:3 epoch:%d',
+	'snowflake.layout' => sprintf(
+		'time:20 sequence:3 epoch:%d',
 		(time + $seconds_left) * 1000 - (1 << 20)));
 my $last = 0;
 my $made = 0;
 my $deadline = time + 60;
 do
 {
-	my ($ret, $out, $err) =
-	  $node->psql('postgres', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");
+	my ($ret, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");
 	($code) = $err =~ /ERROR:\s+(\w+):/ ? $1 : '00000';
 	if ($code eq '00000')
 	{

@@ -82,7 +82,8 @@ foreach my $ms (1, 6, 11)
 	is( $node->safe_psql(
 			'postgres', qq{
 SELECT mode() WITHIN GROUP (ORDER BY spacing), count(*) FILTER (WHERE spacing = interval '$ms ms') > 0.98 * count(*)
-FROM (SELECT snowflake_timestamp(id) - lag(snowflake_timestamp(id)) OVER (ORDER BY id) AS spacing FROM ($fixed) AS s) AS t}),
+FROM (SELECT snowflake_timestamp(id) - lag(snowflake_timestamp(id)) OVER (ORDER BY id) AS spacing FROM ($fixed) AS s) AS t}
+		),
 		sprintf('00:00:00.%03d|t', $ms),
 		"ids are made every $ms ms");
 	is_even($node, "an id every $ms ms: even", $fixed);

@@ -30,7 +30,8 @@ my %settings = (
 
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $say_clock = "SELECT extract(epoch FROM clock_timestamp());\n";
-append_to_file("$dir/script",
+append_to_file(
+	"$dir/script",
 	$say_clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $say_clock);
 
 # who dumps and restores: options of a client
@@ -237,12 +238,14 @@ sub check_restored
 	is($target->safe_psql($database, $digest, @owner), $rows, "$name: the same rows");
 
 	set_clock($target, -3600);
-	my ($code) = sqlstate_of($target,
+	my ($code) = sqlstate_of(
+		$target,
 		"\\connect $database\nSET snowflake.max_wait = 0;\nSELECT snowflake_nextval();");
 	is($code, 'SF001', "$name: no ids while the clock is back by an hour");
 	is_above($old, live_again($target, $database, $old, $name), $name);
 
-	cmp_ok($target->safe_psql($database, 'SELECT last_value FROM snowflake_mark', @owner),
+	cmp_ok(
+		$target->safe_psql($database, 'SELECT last_value FROM snowflake_mark', @owner),
 		'>', max(@{ $old->{ids} }), "$name: the owner can read the mark");
 	is( $target->safe_psql(
 			$database, q{
@@ -252,7 +255,8 @@ ORDER BY role, sequence;
 }),
 		"owner|snowflake_mark|t|t\nowner|snowflake_mark_guard|f|f\nvisitor|snowflake_mark|f|f\nvisitor|snowflake_mark_guard|f|f",
 		"$name: others cannot, and nobody can set the guard");
-	cmp_ok($target->safe_psql($database, 'SELECT snowflake_nextval()', @visitor),
+	cmp_ok(
+		$target->safe_psql($database, 'SELECT snowflake_nextval()', @visitor),
 		'>', max(@{ $old->{ids} }), "$name: but anybody can make ids");
 
 	is( $target->safe_psql(
@@ -272,7 +276,7 @@ IPC::Run::run(
 	[ 'psql', '--no-psqlrc', '--quiet', '--file', "$dir/all", '--dbname', $target->connstr('postgres') ],
 	'>' => \$out,
 	'2>' => \$err);
-is(join(' ', $err =~ /ERROR: +(.*)/g),
+is( join(' ', $err =~ /ERROR: +(.*)/g),
 	'role "' . $target->safe_psql('postgres', 'SELECT current_user') . '" already exists',
 	'what pg_dumpall wrote can be restored');
 check_restored('source', 'pg_dumpall');
@@ -342,7 +346,8 @@ sub load_the_past
 	$node->safe_psql('source', $way{$way}{before}, @owner);
 	load_ok($node, $who, $way{$way}{file}, 'source', @{ $way{$way}{load} });
 	is($node->safe_psql('source', $digest), $rows, 'the rows are back');
-	cmp_ok($node->safe_psql('source', 'SELECT last_value FROM snowflake_mark'),
+	cmp_ok(
+		$node->safe_psql('source', 'SELECT last_value FROM snowflake_mark'),
 		'<', max(@{ $made->{ids} }), 'and so is the mark');
 	return;
 }
@@ -377,9 +382,10 @@ foreach my $round (
 	set_clock_to($node, clock_of($node) + 5);
 	$made = make_ids($node, 'source');
 	is_above({ ids => \@ids }, $made, $name);
-	ok($node->log_contains(qr/WARNING: .*"snowflake_mark" was set below the snowflake ids/, $offset),
+	ok( $node->log_contains(qr/WARNING: .*"snowflake_mark" was set below the snowflake ids/, $offset),
 		"$name: a warning is given");
-	cmp_ok($node->safe_psql('source', 'SELECT last_value FROM snowflake_mark'),
+	cmp_ok(
+		$node->safe_psql('source', 'SELECT last_value FROM snowflake_mark'),
 		'>', max(@{ $made->{ids} }), "$name: and the mark is set right");
 
 	# or not, since the server crashes before

@@ -28,7 +28,8 @@ sub wait_until
 {
 	my ($node, $pid, $condition, $name) = @_;
 
-	ok( $node->poll_query_until('postgres',
+	ok( $node->poll_query_until(
+			'postgres',
 			"SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition"),
 		$name);
 	return;
@@ -78,7 +79,8 @@ my ($size) = $records[0] =~ m{len \(rec/tot\):\s+\d+/\s*(\d+)};
 cmp_ok($size, '<', 500, 'in small records');
 $start = $position->();
 sleep 2;
-is(scalar(my @none = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'))), 0, 'nothing is written while no ids are made');
+is( scalar(my @none = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'))), 0,
+	'nothing is written while no ids are made');
 
 # With no bound for borrowing, the lease grows with the pace of ids.
 $node->stop;
@@ -106,7 +108,7 @@ foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.5 ], [ 'immedi
 	my $mark = mark_of($node);
 	$node->stop($mode);
 	start_with_clock($node, $ahead + $offset);
-	is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $mark"),
+	is( $node->safe_psql('postgres', "SELECT snowflake_nextval() > $mark"),
 		't', "$mode stop, clock off by $offset s: the first id is above the mark");
 }
 $node->stop;
@@ -134,8 +136,10 @@ sub begin_at_once
 		],
 		'>' => '/dev/null',
 		'2>' => '/dev/null');
-	$node->poll_query_until('postgres', "SELECT count(*) = 16 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
-	  or BAIL_OUT('clients do not wait');
+	$node->poll_query_until(
+		'postgres',
+		"SELECT count(*) = 16 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+	) or BAIL_OUT('clients do not wait');
 	$holder->query_safe('SELECT pg_advisory_unlock(1)');
 	$clients->finish;
 	my $result = $holder->query_safe("SELECT count(*), count(*) FILTER (WHERE id <= $mark) FROM seen");
@@ -159,7 +163,9 @@ cmp_ok($below, '>', 0, "mutant that looks again in between: $below ids are not")
 # was far below.
 foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 {
-	my $node = new_server($mutant ? 'half_way_mutant' : 'half_way', clock => 1, wal_level => 'replica', max_wal_senders => 5, $mutant ? (mutant => $mutant) : ());
+	my $node = new_server(
+		$mutant ? 'half_way_mutant'   : 'half_way', clock => 1, wal_level => 'replica', max_wal_senders => 5,
+		$mutant ? (mutant => $mutant) : ());
 
 	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 	my $mark = mark_of($node);
@@ -171,6 +177,7 @@ foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 	cmp_ok(mark_of($node), '>', $mark, 'half way');
 	set_and_reload($node, "synchronous_standby_names = ''");
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+
 	if ($mutant)
 	{
 		cmp_ok($id, '<', $mark, "mutant that $mutant: the next one makes ids below the mark");
@@ -183,7 +190,9 @@ foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 	$node->stop;
 	start_with_clock($node, -2);
 	$node->safe_psql('postgres', 'SELECT snowflake_advance(1)');
-	cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $mark, 'an advance below the mark does not count');
+	cmp_ok(
+		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $mark,
+		'an advance below the mark does not count');
 	$node->stop;
 }
 
@@ -204,7 +213,10 @@ foreach my $worker_id (31, 7, 0)
 # Another layout or epoch whose ids would be below the mark
 foreach my $case (
 	[ 'js53', 'SF003', qr/no tick left above the mark.*Ids up to \d+ .*HINT: .*layout was changed/s ],
-	[ 'snowflake epoch:2026-06-01T00:00:00Z', 'SF001', qr/too far ahead.*Ids up to \d+ are taken.*HINT: .*layout or epoch were changed/s ])
+	[
+		'snowflake epoch:2026-06-01T00:00:00Z', 'SF001',
+		qr/too far ahead.*Ids up to \d+ are taken.*HINT: .*layout or epoch were changed/s
+	])
 {
 	my ($layout, $expected, $explanation) = @$case;
 
@@ -230,16 +242,24 @@ foreach (1 .. 3)
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 	$node->stop('immediate');
 	start_with_clock($node, -0.1 * $_);
-	cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id, 'max_ahead = 0: a start waits out the lease');
+	cmp_ok(
+		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id,
+		'max_ahead = 0: a start waits out the lease');
 }
 
 # Its lease is 200 ms, so that these statements have to write the mark: in a
 # transaction that is read only, and in parallel workers.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-my $statement = "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '400 ms' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.05) FROM generate_series(1, 10)) AS m";
+my $statement =
+  "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '400 ms' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.05) FROM generate_series(1, 10)) AS m";
 is($node->safe_psql('postgres', "SET default_transaction_read_only = on; $statement"), '10|t', 'read only');
 is($node->safe_psql('postgres', "SET $force = on; $statement"), '10|t', 'in a parallel worker');
-is($node->safe_psql('postgres', "SET $force = on; SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; $statement"), '10|t', 'in both');
+is( $node->safe_psql(
+		'postgres',
+		"SET $force = on; SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; $statement"
+	),
+	'10|t',
+	'in both');
 $node->stop;
 
 # A server that once ran in 2090.  Two databases, and sessions that were there.
@@ -271,46 +291,62 @@ $stuck->query('SELECT 1');
 like(take_errors($stuck), qr/worker id 0 was set aside/, 'a statement with the old worker id ends at once');
 is($stuck->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 1, 'its session goes on with the fresh one');
 my $now = "abs(extract(epoch FROM snowflake_timestamp(snowflake_currval()) - clock_timestamp())) < 3";
-is($session->query_safe("SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt", 'a session that had ids of 2090 goes on in the present');
+is( $session->query_safe("SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
+	'a session that had ids of 2090 goes on in the present');
 $_->quit foreach $session, $stuck;
-is($node->safe_psql('postgres', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt", 'so does a new one');
+is( $node->safe_psql('postgres', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
+	'so does a new one');
 set_and_reload($node, 'snowflake.worker_id = 0');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, '55000', 'the old worker id is of no use');
 set_and_reload($node, 'snowflake.worker_id = 1');
 
 # the other database has a mark of its own
-is((sqlstate_of($node, '\c other
-SELECT snowflake_nextval()'))[0], 'SF001', 'the other database is still in 2090');
+is( (   sqlstate_of(
+			$node, '\c other
+SELECT snowflake_nextval()'))[0],
+	'SF001',
+	'the other database is still in 2090');
 my $burst = 'SELECT snowflake_nextval() FROM generate_series(1, 20000)';
 my %fresh = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', $burst);
 $node->safe_psql('other', 'SET client_min_messages = error; SELECT snowflake_reset_mark()');
 my @again = grep { $fresh{$_} } split /\n/, $node->safe_psql('other', $burst);
 is(scalar(@again), 0, 'a reset of another database leaves lanes above what the fresh worker id has made');
-is($node->safe_psql('other', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt", 'until it is reset, too');
+is( $node->safe_psql('other', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
+	'until it is reset, too');
 foreach my $database ('postgres', 'other')
 {
-	cmp_ok($node->safe_psql($database, 'SELECT snowflake_nextval()'), '>', shift @before, "$database: ids are above those before the accident");
+	cmp_ok(
+		$node->safe_psql($database, 'SELECT snowflake_nextval()'), '>', shift @before,
+		"$database: ids are above those before the accident");
 }
 $node->stop('immediate');
 start_with_clock($node, 0);
-is($node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp(snowflake_nextval())) < 2080"), 't', 'it holds after a crash');
+is( $node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp(snowflake_nextval())) < 2080"), 't',
+	'it holds after a crash');
 
 # who may reset, and by force
-$node->safe_psql('postgres', 'CREATE ROLE admin LOGIN; GRANT EXECUTE ON FUNCTION snowflake_reset_mark TO admin; CREATE ROLE nobody LOGIN');
-($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark(true); SELECT snowflake_nextval() > 0', extra_params => [ '-U', 'admin' ]);
+$node->safe_psql(
+	'postgres',
+	'CREATE ROLE admin LOGIN; GRANT EXECUTE ON FUNCTION snowflake_reset_mark TO admin; CREATE ROLE nobody LOGIN');
+($ret, $out, $err) = $node->psql(
+	'postgres', 'SELECT snowflake_reset_mark(true); SELECT snowflake_nextval() > 0',
+	extra_params => [ '-U', 'admin' ]);
 is($out, "\nt", 'a role that is granted it may reset, by force with the same worker id');
 ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark(true)', extra_params => [ '-U', 'nobody' ]);
 like($err, qr/permission denied/, 'others may not');
 $node->stop;
 
 # Advance: no session makes an id below, though all are at work.
-$node = new_server('advance', clock => 1, 'snowflake.layout' => 'time:31 worker:5 lane:3 sequence:22 tick:1s', 'snowflake.max_ahead' => '1min');
+$node = new_server(
+	'advance', clock => 1, 'snowflake.layout' => 'time:31 worker:5 lane:3 sequence:22 tick:1s',
+	'snowflake.max_ahead' => '1min');
 @collectors = start_collectors($node, 4);
 sleep 0.5;
 foreach (1 .. 3)
 {
-	my $target = $node->safe_psql('postgres', 'SELECT max(snowflake_nextval()) + (1 << 30) FROM generate_series(1, 10)');
+	my $target =
+	  $node->safe_psql('postgres', 'SELECT max(snowflake_nextval()) + (1 << 30) FROM generate_series(1, 10)');
 	$node->safe_psql('postgres', "SELECT snowflake_advance($target)");
 	my @late = $node->background_psql('postgres');
 	cmp_ok($late[0]->query_safe('SELECT snowflake_nextval()'), '>', $target, 'ids are above one that was advanced to');
@@ -340,8 +376,10 @@ $node->stop;
 # when it is over.
 $node = new_server('locked', wal_level => 'replica', max_wal_senders => 5, 'snowflake.max_wait' => '300ms');
 $session = $node->background_psql('postgres', on_error_stop => 0);
-foreach my $statement ('ALTER SEQUENCE snowflake_mark RESTART 5', 'ALTER SEQUENCE snowflake_mark SET LOGGED; DROP EXTENSION snowflake',
-	'ALTER EXTENSION snowflake SET SCHEMA pg_temp_none; ROLLBACK; BEGIN; ALTER SEQUENCE snowflake_mark OWNER TO CURRENT_USER')
+foreach my $statement (
+	'ALTER SEQUENCE snowflake_mark RESTART 5', 'ALTER SEQUENCE snowflake_mark SET LOGGED; DROP EXTENSION snowflake',
+	'ALTER EXTENSION snowflake SET SCHEMA pg_temp_none; ROLLBACK; BEGIN; ALTER SEQUENCE snowflake_mark OWNER TO CURRENT_USER'
+  )
 {
 	my $id = $session->query_safe('SELECT snowflake_nextval()');
 	$session->query("BEGIN; $statement;");
@@ -350,7 +388,9 @@ foreach my $statement ('ALTER SEQUENCE snowflake_mark RESTART 5', 'ALTER SEQUENC
 	sleep 2.2;
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 	is($code, '55P03', 'no mark while the sequence is locked');
-	like($message, qr/could not obtain lock on the snowflake mark.*DETAIL: .*Another transaction.*HINT: /s, 'the error says why');
+	like(
+		$message, qr/could not obtain lock on the snowflake mark.*DETAIL: .*Another transaction.*HINT: /s,
+		'the error says why');
 	$session->query_safe('ROLLBACK');
 	cmp_ok($session->query_safe('SELECT snowflake_nextval()'), '>', $id, 'ids when it is over');
 }
@@ -365,6 +405,7 @@ my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 
 my @pids = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
 begin_query($sessions[0], 'SELECT snowflake_nextval();');
 wait_until($node, $pids[0], "wait_event = 'SyncRep'", 'one session waits for the standby');
+
 foreach my $i (1, 2)
 {
 	begin_query($sessions[$i], 'SELECT snowflake_nextval();');
@@ -397,15 +438,20 @@ do
 	push @ids, $out if $out =~ /^\d+$/;
 	sleep 0.1;
 } while (-e $node->data_dir . '/postmaster.pid' && time < $deadline);
-like(slurp_file($node->logfile), qr/PANIC: .*(File too large|could not write)/, 'the server panics when it cannot write the mark');
+like(
+	slurp_file($node->logfile), qr/PANIC: .*(File too large|could not write)/,
+	'the server panics when it cannot write the mark');
 $node->stop('immediate', fail_ok => 1);
 $node->start;
-is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after that ids are above all that were seen') foreach $ids[-1];
+is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after that ids are above all that were seen')
+  foreach $ids[-1];
 $node->stop;
 
 # The extension created and used in one transaction, with wal_level = minimal,
 # also in parallel workers; committed, and rolled back.
-$node = new_server('created', clock => 1, wal_level => 'minimal', max_wal_senders => 0, 'snowflake.max_ahead' => '1s', 'snowflake.max_wait' => '3s');
+$node = new_server(
+	'created', clock => 1, wal_level => 'minimal', max_wal_senders => 0, 'snowflake.max_ahead' => '1s',
+	'snowflake.max_wait' => '3s');
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake');
 foreach my $outcome ('ROLLBACK', 'COMMIT')
 {
@@ -422,7 +468,9 @@ $outcome;
 	$node->stop('immediate');
 	start_with_clock($node, $outcome eq 'COMMIT' ? -1.5 : 0);
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake');
-	cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id, "created and used in one transaction, $outcome, crash: ids go on");
+	cmp_ok(
+		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id,
+		"created and used in one transaction, $outcome, crash: ids go on");
 	$node->safe_psql('postgres', 'DROP EXTENSION snowflake') if $outcome eq 'ROLLBACK';
 }
 $node->stop;
@@ -431,7 +479,9 @@ $node->stop;
 # was made before either comes again.
 foreach my $mutant (undef, with_mutants() ? 'forgets what was dropped' : ())
 {
-	$node = new_server('dropped' . ($mutant ? 2 : 1), clock => 1, 'snowflake.layout' => 'snowflake lane:0', $mutant ? (mutant => $mutant, synchronous_commit => 'on') : ());
+	$node = new_server(
+		'dropped' . ($mutant ? 2 : 1), clock => 1, 'snowflake.layout' => 'snowflake lane:0',
+		$mutant ? (mutant => $mutant, synchronous_commit => 'on') : ());
 	@collectors = start_collectors($node, 4);
 	sleep 1.5;
 	stop_collectors(@collectors);
@@ -453,7 +503,8 @@ END $$;
 DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
 SELECT snowflake_nextval();
-}) . "\n");
+})
+		  . "\n");
 	push @collectors, { ids => $file };
 	$node->stop('immediate');
 	start_with_clock($node, -3);
@@ -462,6 +513,7 @@ SELECT snowflake_nextval();
 	stop_collectors(@later);
 	my ($ids, $duplicates) = count_duplicates(@collectors);
 	note("$ids ids, $duplicates duplicates");
+
 	if ($mutant)
 	{
 		cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");

@@ -50,7 +50,8 @@ my %crashes = (
 		my $log_end = -s $node->logfile;
 
 		kill 'KILL',
-		  $node->safe_psql('postgres',
+		  $node->safe_psql(
+			'postgres',
 			"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
 		  );
 		set_clock($node, $offset);
@@ -132,8 +133,7 @@ $node->stop;
 # The hunt finds what it is for.
 foreach my $mutant (with_mutants() ? ('forgets the mark', 'does not flush') : ())
 {
-	$node = new_hunting_server(
-		$mutant =~ tr/ /_/r, %unflushed);
+	$node = new_hunting_server($mutant =~ tr/ /_/r, %unflushed);
 	use_mutant($node, $mutant);
 	$node->restart;
 	($ids, $duplicates) = hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);

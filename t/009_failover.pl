@@ -41,8 +41,7 @@ $origin->backup('empty');
 my %cell_mask = map {
 	$_ => $origin->safe_psql(
 		'postgres',
-		"SELECT sum(largest << shift) FROM snowflake_layout('$_') WHERE name IN ('time', 'lane')"
-	)
+		"SELECT sum(largest << shift) FROM snowflake_layout('$_') WHERE name IN ('time', 'lane')")
 } ('snowflake lane:1', 'snowflake lane:0', 'snowflake timeline:0 lane:1');
 $origin->stop;
 
@@ -57,8 +56,7 @@ sub server_from_backup
 
 	$node->init_from_backup($source, $backup);
 	$node->append_conf('postgresql.conf', "test.server = '$name'");
-	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'")
-	  foreach sort keys %settings;
+	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") foreach sort keys %settings;
 	$node->enable_streaming($upstream) if $upstream;
 	use_mutant($node, $mutant) if $mutant;
 	return $node;
@@ -89,13 +87,14 @@ EOC
 		"SELECT snowflake_nextval(), current_setting('test.server') FROM generate_series(1, 10), pg_sleep(0.001);",
 		$nodes[0]->installed_command('psql'),
 		'dbname=postgres application_name=client target_session_attrs=read-write'
-		  . ' host=' . join(',', map { $_->host } @nodes)
-		  . ' port=' . join(',', map { $_->port } @nodes));
+		  . ' host='
+		  . join(',', map { $_->host } @nodes)
+		  . ' port='
+		  . join(',', map { $_->port } @nodes));
 
 	append_to_file("$dir/go_on", '');
 	push @{ $clients{runs} },
-	  IPC::Run::start(\@command, '<' => \undef, '>' => "$dir/out$_", '2>' => "$dir/err$_")
-	  foreach 1 .. $count;
+	  IPC::Run::start(\@command, '<' => \undef, '>' => "$dir/out$_", '2>' => "$dir/err$_") foreach 1 .. $count;
 	return \%clients;
 }
 
@@ -104,9 +103,10 @@ sub wait_for_clients
 {
 	my ($node, $count) = @_;
 
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = $count FROM pg_stat_activity WHERE application_name = 'client'")
-	  or die 'clients do not come';
+	$node->poll_query_until(
+		'postgres',
+		"SELECT count(*) = $count FROM pg_stat_activity WHERE application_name = 'client'"
+	) or die 'clients do not come';
 	return;
 }
 
@@ -130,8 +130,7 @@ sub stop_clients
 		}
 		close $out;
 	}
-	$errors .= join '', grep { /ERROR:/ } split /^/, slurp_file($_)
-	  foreach glob "$clients->{dir}/err*";
+	$errors .= join '', grep { /ERROR:/ } split /^/, slurp_file($_) foreach glob "$clients->{dir}/err*";
 	return (\%ids, $errors);
 }
 
@@ -241,7 +240,8 @@ sub session_on_standby
 
 	$session->query('SELECT snowflake_decode(1)');
 	$session->query('SELECT snowflake_nextval()');
-	like($session->{stderr}, qr/cannot execute snowflake_nextval\(\) during recovery/,
+	like(
+		$session->{stderr}, qr/cannot execute snowflake_nextval\(\) during recovery/,
 		'a session on ' . $standby->name . ' makes no id before it is promoted');
 	$session->{stderr} = '';
 	return $session;
@@ -316,7 +316,7 @@ foreach my $standby (@standbys)
 	live_again($standby, $cut + 2);
 	$standby->promote;
 }
-is($session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
+is( $session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
 	2, 'a session that was there before has the new timeline');
 $session->quit;
 my @runs = map { start_clients(2, $_) } @standbys;
@@ -494,9 +494,9 @@ foreach my $mutant (undef, $fault)
 		upstream => $pair{primary},
 		@settings);
 	start_with_clock($pair{standby}, 0);
-	$pair{primary}->poll_query_until('postgres',
-		"SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'")
-	  or die 'standby is not synchronous';
+	$pair{primary}->poll_query_until(
+		'postgres',
+		"SELECT count(*) = 1 FROM pg_stat_replication WHERE sync_state = 'sync'") or die 'standby is not synchronous';
 	$pair{clients} = start_clients(3, $pair{primary});
 	push @pairs, \%pair;
 }
@@ -520,11 +520,13 @@ cut_off($sync_standby);
 wait_until_blocked($sync);
 ($code) = sqlstate_of($sync, q{SET statement_timeout = '200ms'; SELECT snowflake_nextval()});
 is($code, '57014', 'a wait for the session that waits can be ended');
-$sync->safe_psql('postgres',
+$sync->safe_psql(
+	'postgres',
 	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
 wait_until_blocked($sync);
 attach($sync_standby);
-is( $sync->safe_psql('postgres',
+is( $sync->safe_psql(
+		'postgres',
 		'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)'),
 	1000,
 	'they go on when it is back');
@@ -551,7 +553,8 @@ foreach my $pair (@pairs)
 	  $pair->{standby}->safe_psql('postgres', 'SELECT last_value FROM snowflake_mark');
 	live_again($pair->{standby}, $pair->{cut} - 0.2);
 	my $last = max(@{ $pair->{old} });
-	$pair->{behind} = $pair->{standby}->safe_psql('postgres',
+	$pair->{behind} = $pair->{standby}->safe_psql(
+		'postgres',
 		"SELECT snowflake_timestamp($last) - clock_timestamp() > '0.3 s'");
 	$pair->{clients} = start_clients(2, $pair->{standby});
 }

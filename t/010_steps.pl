@@ -36,9 +36,10 @@ sub step_through
 	my @collectors = start_collectors($node, 8);
 	my (@leads, @states);
 
-	$node->poll_query_until('postgres',
-		"SELECT count(*) = 8 FROM pg_stat_activity WHERE query LIKE '%generate_series(1, 20)%' AND pid <> pg_backend_pid()")
-	  or BAIL_OUT('clients do not work');
+	$node->poll_query_until(
+		'postgres',
+		"SELECT count(*) = 8 FROM pg_stat_activity WHERE query LIKE '%generate_series(1, 20)%' AND pid <> pg_backend_pid()"
+	) or BAIL_OUT('clients do not work');
 	foreach my $offset (@offsets)
 	{
 		set_clock($node, $offset);

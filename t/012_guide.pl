@@ -33,7 +33,9 @@ sub run_sql
 	return;
 }
 
-foreach my $section (map { split /^(?=## )/m, slurp_file($_) } 'doc/guide.md', 'doc/registry.md', 'doc/scale.md', 'doc/monitoring.md')
+foreach my $section (
+	map { split /^(?=## )/m, slurp_file($_) } 'doc/guide.md', 'doc/registry.md', 'doc/scale.md',
+	'doc/monitoring.md')
 {
 	my ($name) = $section =~ /^## (.*)/ or next;
 	my $sql = join '', $section =~ /^```sql\n(.*?)^```/msg;

@@ -59,21 +59,28 @@ if (with_mutants())
 }
 
 # 16 ids in a millisecond: what one call may have is bounded by max_ahead
-$node = new_server('narrow',
+$node = new_server(
+	'narrow',
 	'snowflake.layout' => 'time:40 worker:5 sequence:4',
 	'snowflake.max_wait' => '100ms');
-is($node->safe_psql('postgres', 'SELECT sum(last_id - first_id + 1), count(*) BETWEEN 1250 AND 1260 FROM snowflake_reserve(20000)'),
-	'20000|t', 'a block has what a tick has');
+is( $node->safe_psql(
+		'postgres', 'SELECT sum(last_id - first_id + 1), count(*) BETWEEN 1250 AND 1260 FROM snowflake_reserve(20000)'),
+	'20000|t',
+	'a block has what a tick has');
 my ($code, $message) = sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(1000000)');
 is($code, '22023', 'not more than a call can ever get');
 like($message, qr/one call can reserve 49616 ids at most/, 'the error says how many');
-($code, $message) = sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(48000) AS a, snowflake_reserve(48000) AS b');
+($code, $message) =
+  sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(48000) AS a, snowflake_reserve(48000) AS b');
 is($code, 'SF001', 'not more than max_ahead allows');
 $node->append_conf('postgresql.conf', "snowflake.max_wait = '1h'");
 $node->reload;
 my $session = $node->background_psql('postgres', on_error_stop => 0);
-$session->query("SET snowflake.max_wait = '1h'; SET statement_timeout = '1s'; SELECT count(*) FROM snowflake_reserve(1000000);");
-like($session->{stderr}, qr/canceling statement due to statement timeout/, 'a call that waits for the clock can be cancelled');
+$session->query(
+	"SET snowflake.max_wait = '1h'; SET statement_timeout = '1s'; SELECT count(*) FROM snowflake_reserve(1000000);");
+like(
+	$session->{stderr}, qr/canceling statement due to statement timeout/,
+	'a call that waits for the clock can be cancelled');
 $session->quit;
 $node->stop;
 

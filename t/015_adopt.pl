@@ -21,13 +21,17 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	my $pid = $second->query_safe('SELECT pg_backend_pid()');
 	$first->query_safe(q{BEGIN; CALL snowflake_adopt('adopted', 'id')});
 	$second->query_until(qr/begun/, qq{\\echo begun\nCALL snowflake_adopt('adopted', 'id');\n});
-	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted"),
+	ok( $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted"),
 		"$end: the second one waits");
 	$first->query_safe($end);
 	$second->query_safe('SELECT 1');
 	$_->quit foreach $first, $second;
-	is($node->safe_psql('postgres', 'INSERT INTO adopted DEFAULT VALUES; SELECT count(*) FILTER (WHERE id > 1000000), pg_typeof(max(id)) FROM adopted'),
-		'1|bigint', "$end: the column makes ids");
+	is( $node->safe_psql(
+			'postgres',
+			'INSERT INTO adopted DEFAULT VALUES; SELECT count(*) FILTER (WHERE id > 1000000), pg_typeof(max(id)) FROM adopted'
+		),
+		'1|bigint',
+		"$end: the column makes ids");
 	$node->safe_psql('postgres', 'DROP TABLE adopted; DROP SEQUENCE adopted_id_seq');
 }
 $node->stop;

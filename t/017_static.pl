@@ -30,7 +30,8 @@ local $ENV{PATH} = "$image:$ENV{PATH}";
 my $entry_point = abs_path('doc/servers/statefulset.sh');
 
 local $ENV{HOSTNAME} = 'orders-3';
-my $pod = IPC::Run::start([ 'sh', $entry_point, '-D', $node->data_dir, '-p', $node->port ],
+my $pod = IPC::Run::start(
+	[ 'sh', $entry_point, '-D', $node->data_dir, '-p', $node->port ],
 	'>', $node->logfile, '2>&1');
 $node->wait_for_log(qr/ready to accept connections/);
 is($node->safe_psql('postgres', $worker_id), 3, 'the number of the pod');

@@ -59,10 +59,12 @@ sub objects_of
 
 my $fresh = objects_of('fresh', 'CREATE EXTENSION snowflake');
 cmp_ok(scalar(my @lines = $fresh =~ /^(?:public\.)?snowflake_/mg), '>', 50, 'there is something to compare');
-is(objects_of('updated', "CREATE EXTENSION snowflake VERSION '1.0'", 'SELECT snowflake_nextval()',
+is( objects_of(
+		'updated', "CREATE EXTENSION snowflake VERSION '1.0'", 'SELECT snowflake_nextval()',
 		'ALTER EXTENSION snowflake UPDATE'),
-	$fresh, '1.0, updated to the newest version, is like that');
-is($node->safe_psql('updated', 'SELECT extension_version = library_version FROM snowflake_status()'),
+	$fresh,
+	'1.0, updated to the newest version, is like that');
+is( $node->safe_psql('updated', 'SELECT extension_version = library_version FROM snowflake_status()'),
 	't', 'which is that of the library');
 is($node->safe_psql('postgres', <<'EOC'), '', 'each older version can be updated to the newest');
 SELECT source FROM pg_extension_update_paths('snowflake'), pg_available_extensions
@@ -106,20 +108,22 @@ my $number = 0;
 foreach my $delta (sort keys %deltas)
 {
 	write_file('snowflake--1.0--99.0.sql', $deltas{$delta});
-	my $updated = objects_of('updated_' . $number++, "CREATE EXTENSION snowflake VERSION '1.0'",
+	my $updated = objects_of(
+		'updated_' . $number++, "CREATE EXTENSION snowflake VERSION '1.0'",
 		"ALTER EXTENSION snowflake UPDATE TO '99.0'");
-	$delta eq 'all of it' ?
-	  is($updated, $fresh, 'a full update is like a fresh install') :
-	  isnt($updated, $fresh, "an update with $delta is told apart");
+	$delta eq 'all of it'
+	  ? is($updated, $fresh, 'a full update is like a fresh install')
+	  : isnt($updated, $fresh, "an update with $delta is told apart");
 }
 
 # a new script and an old library
-write_file('snowflake--1.0--99.0.sql',
+write_file(
+	'snowflake--1.0--99.0.sql',
 	"CREATE FUNCTION snowflake_to_come() RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_to_come';\n");
 my ($code, $message) = sqlstate_of($node, "ALTER EXTENSION snowflake UPDATE TO '99.0'");
 is($code, '42883', 'a new script with an old library is refused');
 like($message, qr/could not find function "snowflake_to_come" in file/, 'the error says so');
-is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0, extension_version FROM snowflake_status()'),
+is( $node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0, extension_version FROM snowflake_status()'),
 	't|1.0', 'and all is as it was');
 
 $node->stop;

@@ -26,8 +26,7 @@ our @EXPORT = qw(
 our %mutants = (
 
 	# the mark found at a start is taken for nothing
-	'forgets the mark' => [
-		[ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = 0;' ] ],
+	'forgets the mark' => [ [ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = 0;' ] ],
 
 	# what a running server remembers
 	'goes by the clock' => [
@@ -67,13 +66,15 @@ our %mutants = (
 	],
 	'raises the floor last' => [
 		[ 'generator.c', '!raise_floor(tick))', '((void) raise_floor, false))' ],
-		[ 'generator.c', 'raise_to(&slot->limit, limit);', 'raise_to(&slot->floor, tick); raise_to(&slot->limit, limit);' ]
+		[
+			'generator.c', 'raise_to(&slot->limit, limit);',
+			'raise_to(&slot->floor, tick); raise_to(&slot->limit, limit);'
+		]
 	],
 	'does not flush' => [ [ 'mark.c', 'XLogFlush(lsn);', '' ] ],
 	'does not wait for standbys' => [ [ 'mark.c', 'wait_for_standbys(lsn);', '' ] ],
 	'ignores the timeline' => [ [ 'generator.c', 'GetWALInsertionTimeLine()', '1' ] ],
-	'has no guard' => [
-		[ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
+	'has no guard' => [ [ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
 	'has room for two' => [ [ 'generator.c', '#define MAX_DATABASES	128', '#define MAX_DATABASES	2' ] ],
 	'resets for any worker id' => [
 		[
@@ -82,16 +83,15 @@ our %mutants = (
 			"reset_refused(const Layout *layout, uint64 tick)\n{ return;"
 		]
 	],
-	'forgets who has made ids' => [
-		[ 'generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
+	'forgets who has made ids' => [ [ 'generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
 	'goes on after its lease' => [ [ 'generator.c', 'if (tick >= config.worker_lease.end)', 'if (false)' ] ],
 	'begins before its lease' => [ [ 'generator.c', 'Max(min_tick, config.worker_lease.start)', 'min_tick' ] ],
-	'forgets what it used' => [
-		[ 'registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
+	'forgets what it used' =>
+	  [ [ 'registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
 	'takes one id of a block' => [ [ 'generator.c', '&old, last)', '&old, first)' ] ],
 	'masks 15 bits' => [ [ 'mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
-	'forgets what was dropped' => [
-		[ 'generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
+	'forgets what was dropped' =>
+	  [ [ 'generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
 );
 
 # Where the server's version makes no difference, they can be left out.
@@ -124,7 +124,8 @@ sub use_mutant
 			unlink "$dir/$file";
 			append_to_file("$dir/$file", $source);
 		}
-		system_or_bail('make', '--silent', '-C', $dir,
+		system_or_bail(
+			'make', '--silent', '-C', $dir,
 			'PG_CONFIG=' . $node->installed_command('pg_config'),
 			'with_llvm=no', 'install', "DESTDIR=$dir/stage");
 		$mutant_settings{$name} = $settings =~ s/\Q$stage\E/$dir\/stage/gr;
@@ -157,11 +158,10 @@ autovacuum = off
 restart_after_crash = on
 log_statement = none
 EOC
-	$node->append_conf('postgresql.conf',
-		"shared_preload_libraries = 'snowflake'")
-	  if $preload;
-	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'")
-	  foreach sort keys %settings;
+	$node->append_conf(
+		'postgresql.conf',
+		"shared_preload_libraries = 'snowflake'") if $preload;
+	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") foreach sort keys %settings;
 
 	use_mutant($node, $mutant) if $mutant;
 
@@ -201,7 +201,8 @@ sub new_registry
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
 	$node->init;
-	$node->append_conf('postgresql.conf',
+	$node->append_conf(
+		'postgresql.conf',
 		"fsync = off\nautovacuum = off\nwal_level = replica\nmax_wal_senders = 5");
 	$node->start;
 	$node->safe_psql('postgres', <<'EOC');
@@ -286,8 +287,7 @@ sub run_clients
 sub sqlstate_of
 {
 	my ($node, $sql) = @_;
-	my ($ret, $out, $err) =
-	  $node->psql('postgres', "\\set VERBOSITY verbose\n$sql", on_error_stop => 0);
+	my ($ret, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$sql", on_error_stop => 0);
 	return $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/ ? ($1, $err) : ('00000', $err);
 }
 
@@ -311,7 +311,10 @@ sub start_collectors
 				'--quiet', '--set=VERBOSITY=verbose', "--file=$dir/script.sql",
 				'--host', $node->host, '--port', $node->port, $database
 			],
-			'>', "$dir/$i.ids", '2>', "$dir/$i.errors");
+			'>',
+			"$dir/$i.ids",
+			'2>',
+			"$dir/$i.errors");
 		push @collectors, { run => $run, ids => "$dir/$i.ids", errors => "$dir/$i.errors" };
 	}
 	return @collectors;

@@ -79,7 +79,8 @@ sub hunt
 {
 	my ($name, $mutant, @rounds) = @_;
 	my $one = new_registry("one_$name");
-	my %settings = lease_from($one,
+	my %settings = lease_from(
+		$one,
 		'snowflake.layout' => 'snowflake worker:1 lane:1',
 		'snowflake.registry_lease' => '1s',
 		'snowflake.max_ahead' => '5s',
@@ -103,7 +104,8 @@ sub hunt
 		push @collectors, start_collectors($_, 4) foreach @servers;
 		push @all, @collectors;
 		sleep 0.5;
-		$interruptions{$round}->($holder, $other,
+		$interruptions{$round}->(
+			$holder, $other,
 			sub { $holder->name =~ /^second/ ? start_with_clock($holder, -1.5) : $holder->start });
 		stop_collectors(@collectors);
 		@servers = ($other, $holder);
@@ -124,7 +126,7 @@ cmp_ok($leases, '>', 6, 'it changed hands');
 my %rounds = (
 	'goes on after its lease' => [ ('server paused') x 2 ],
 	'begins before its lease' => [ ('server paused') x 2 ],
-	'forgets what it used' => [ 'server restarted' ]);
+	'forgets what it used' => ['server restarted']);
 foreach my $mutant (with_mutants() ? sort keys %rounds : ())
 {
 	($ids, $duplicates) = hunt($mutant =~ tr/ /_/r, $mutant, @{ $rounds{$mutant} });

@@ -9,7 +9,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
 
-use Cwd qw(getcwd);
+use Cwd        qw(getcwd);
 use List::Util qw(max);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -49,7 +49,8 @@ sub make_ids
 	my ($node, $database) = @_;
 	my $clock = "SELECT extract(epoch FROM clock_timestamp());\n";
 	my @lines = split /\n/,
-	  $node->safe_psql($database,
+	  $node->safe_psql(
+		$database,
 		$clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $clock);
 	my %run = (begin => shift @lines, end => pop @lines);
 
@@ -150,24 +151,32 @@ is($old_node->pg_version->major . ' ' . $new_node->pg_version->major, '15 17', '
 }
 
 # these are kept when it fails
-my @errors = map { slurp_file($_) =~ /^(.*ERROR:.*\n(?:.*\n){0,12})/mg } glob $new_node->data_dir . '/pg_upgrade_output.d/*/log/*';
+my @errors =
+  map { slurp_file($_) =~ /^(.*ERROR:.*\n(?:.*\n){0,12})/mg } glob $new_node->data_dir . '/pg_upgrade_output.d/*/log/*';
 BAIL_OUT(join '', @errors) if @errors;
 
 foreach my $database (@databases)
 {
 	# lanes know of earlier ids, whatever their database
 	start_with_clock($new_node, -2);
-	is(mark_of($new_node, $database), $mark{$database}, "$database: the mark, its guard and the extension are as they were");
+	is( mark_of($new_node, $database), $mark{$database},
+		"$database: the mark, its guard and the extension are as they were");
 	is($new_node->safe_psql($database, 'TABLE items'), $items{$database}, "$database: the same rows");
 
 	my ($duplicates, $lower) = live_again($new_node, $database, $run{$database}, $database);
 	is("$duplicates, $lower", '0, 0', "$database: no id is a duplicate, none is below an old one");
 	is( $new_node->safe_psql(
-			$database, "INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3"),
+			$database,
+			"INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3"
+		),
 		't',
 		"$database: the default makes ids that are new");
-	cmp_ok($new_node->safe_psql($database, 'SELECT least(m.last_value, g.last_value) FROM snowflake_mark AS m, snowflake_mark_guard AS g'),
-		'>', ($mark{$database} =~ /\|(\d+)\|/)[0], "$database: the mark goes on");
+	cmp_ok(
+		$new_node->safe_psql(
+			$database, 'SELECT least(m.last_value, g.last_value) FROM snowflake_mark AS m, snowflake_mark_guard AS g'),
+		'>',
+		($mark{$database} =~ /\|(\d+)\|/)[0],
+		"$database: the mark goes on");
 	$new_node->stop;
 }
 

@@ -20,7 +20,10 @@ my $has_list = `postgres --describe-config` =~ /^output_plugin_libraries\t/m;
 
 my $registry = new_registry('registry');
 my @servers = map {
-	new_server($_, lease_from($registry,
+	new_server(
+		$_,
+		lease_from(
+			$registry,
 			'snowflake.node_name' => $_,
 			'snowflake.registry_lease' => '30s',
 			'shared_preload_libraries' => 'snowflake, pglogical',
@@ -57,15 +60,15 @@ foreach my $pair ([ 0, 1 ], [ 1, 0 ])
 	my ($receiver, $sender) = @servers[@$pair];
 	my $name = 'from_' . $sender->name;
 
-	run_sql($receiver, sprintf
-		"SELECT pglogical.create_subscription('%s', '%s', synchronize_structure := false, synchronize_data := false, forward_origins := '{}')",
+	run_sql(
+		$receiver, sprintf
+		  "SELECT pglogical.create_subscription('%s', '%s', synchronize_structure := false, synchronize_data := false, forward_origins := '{}')",
 		$name, connection($sender));
 	run_sql($receiver, "SELECT pglogical.wait_for_subscription_sync_complete('$name')");
 }
 
-my @clients = map {
-	start_clients($_, "--client=4 --time=$seconds", "INSERT INTO orders (item) VALUES ('tea');")
-} @servers;
+my @clients =
+  map { start_clients($_, "--client=4 --time=$seconds", "INSERT INTO orders (item) VALUES ('tea');") } @servers;
 finish_clients($clients[$_], $servers[$_]->name . ': inserted for as long as that') foreach 0, 1;
 run_sql($_, 'SELECT pglogical.wait_slot_confirm_lsn(NULL, NULL)') foreach @servers;
 
@@ -76,7 +79,8 @@ is($summaries[1], $summaries[0], 'both have the same rows');
 like($summaries[0], qr/^0\|\d{4,}\|.*\n1\|\d{4,}\|/, 'many of each');
 foreach my $server (@servers)
 {
-	like(run_sql($server, 'SELECT status FROM pglogical.show_subscription_status()'),
+	like(
+		run_sql($server, 'SELECT status FROM pglogical.show_subscription_status()'),
 		qr/^replicating$/, $server->name . ': goes on replicating');
 	unlike(slurp_file($server->logfile), qr/CONFLICT|cannot apply/, $server->name . ': no conflict');
 }

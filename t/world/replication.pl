@@ -19,7 +19,10 @@ my $seconds = $ENV{SNOWFLAKE_SECONDS} // 60;
 
 my $registry = new_registry('registry');
 my @servers = map {
-	new_server($_, lease_from($registry,
+	new_server(
+		$_,
+		lease_from(
+			$registry,
 			'snowflake.node_name' => $_,
 			'snowflake.registry_lease' => '30s',
 			'wal_level' => 'logical',
@@ -47,16 +50,18 @@ foreach my $receiver (@receivers)
 	{
 		my $options = $mesh ? ', origin = none' : '';
 
-		$receiver->safe_psql('postgres', sprintf(
-			"CREATE SUBSCRIPTION %s_from_%s CONNECTION '%s' PUBLICATION orders WITH (copy_data = false%s)",
-			$receiver->name, $sender->name, $sender->connstr('postgres') =~ s/'/''/gr, $options));
+		$receiver->safe_psql(
+			'postgres',
+			sprintf(
+				"CREATE SUBSCRIPTION %s_from_%s CONNECTION '%s' PUBLICATION orders WITH (copy_data = false%s)",
+				$receiver->name, $sender->name, $sender->connstr('postgres') =~ s/'/''/gr, $options));
 	}
 }
 
 # all three at the same time
-my @clients = map {
-	start_clients($_, "--client=4 --time=$seconds", 'INSERT INTO orders SELECT FROM generate_series(1, 10);')
-} @servers;
+my @clients =
+  map { start_clients($_, "--client=4 --time=$seconds", 'INSERT INTO orders SELECT FROM generate_series(1, 10);') }
+  @servers;
 finish_clients($clients[$_], $servers[$_]->name . ': inserted for as long as that') foreach 0 .. 2;
 
 foreach my $receiver (@receivers)
@@ -65,13 +70,16 @@ foreach my $receiver (@receivers)
 	{
 		my $end = $sender->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
 
-		$sender->poll_query_until('postgres', sprintf(
-			"SELECT confirmed_flush_lsn >= '%s' FROM pg_replication_slots WHERE slot_name = '%s_from_%s'",
-			$end, $receiver->name, $sender->name)) or die 'replication does not catch up';
+		$sender->poll_query_until(
+			'postgres',
+			sprintf(
+				"SELECT confirmed_flush_lsn >= '%s' FROM pg_replication_slots WHERE slot_name = '%s_from_%s'",
+				$end, $receiver->name, $sender->name)) or die 'replication does not catch up';
 	}
 }
 
-my $worker_ids = join ' ', map { $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())') } @servers;
+my $worker_ids = join ' ',
+  map { $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())') } @servers;
 is(join(' ', sort split / /, $worker_ids), '0 1 2', 'the servers have leased different worker ids');
 
 # each has made its own, and which these are tells their worker id
@@ -89,11 +97,10 @@ foreach my $receiver (@receivers)
 	my $name = $receiver->name;
 
 	is($receiver->safe_psql('postgres', sprintf $summary, ''), $own, "$name: all rows of all three");
-	is($receiver->safe_psql('postgres', 'SELECT sum(apply_error_count) FROM pg_stat_subscription_stats'),
+	is( $receiver->safe_psql('postgres', 'SELECT sum(apply_error_count) FROM pg_stat_subscription_stats'),
 		0, "$name: no row could not be applied");
-	is($receiver->safe_psql('postgres', 'SELECT sum(confl_insert_exists) FROM pg_stat_subscription_stats'),
-		0, "$name: no conflict")
-	  if $receiver->pg_version >= 18;
+	is( $receiver->safe_psql('postgres', 'SELECT sum(confl_insert_exists) FROM pg_stat_subscription_stats'),
+		0, "$name: no conflict") if $receiver->pg_version >= 18;
 	unlike(slurp_file($receiver->logfile), qr/duplicate key|conflict/, "$name: none in the log");
 
 	# whoever made it, and as far as clocks can tell

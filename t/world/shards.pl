@@ -19,7 +19,9 @@ my $remote = new_server('there', 'snowflake.worker_id' => $there);
 sub made_by
 {
 	my ($sql) = @_;
-	return $local->safe_psql('postgres', "WITH new AS ($sql RETURNING id) SELECT DISTINCT snowflake_worker_id(id) FROM new");
+	return $local->safe_psql(
+		'postgres',
+		"WITH new AS ($sql RETURNING id) SELECT DISTINCT snowflake_worker_id(id) FROM new");
 }
 
 $remote->safe_psql('postgres', <<'EOC');
@@ -45,28 +47,30 @@ IMPORT FOREIGN SCHEMA public LIMIT TO (orders_1) FROM SERVER there INTO imported
 EOC
 
 # What the guide says about where defaults are evaluated.
-is(made_by('INSERT INTO orders (customer) SELECT generate_series(1, 100)'),
+is( made_by('INSERT INTO orders (customer) SELECT generate_series(1, 100)'),
 	$here, 'through the parent, all ids are made here');
 cmp_ok($remote->safe_psql('postgres', 'SELECT count(*) FROM orders_1'), '>', 10, 'also those of rows that live there');
-is(made_by('INSERT INTO orders_1 (customer) VALUES (1)'),
+is( made_by('INSERT INTO orders_1 (customer) VALUES (1)'),
 	$here, 'into the foreign table, by its own default, here');
-is((sqlstate_of($local, 'INSERT INTO other_defaults (customer) VALUES (1)'))[0], '23502',
+is( (sqlstate_of($local, 'INSERT INTO other_defaults (customer) VALUES (1)'))[0], '23502',
 	'a foreign table without a default sends NULL');
 $local->safe_psql('postgres', 'INSERT INTO without_id (customer) VALUES (4711)');
-is($remote->safe_psql('postgres', 'SELECT snowflake_worker_id(id) FROM orders_1 WHERE customer = 4711'),
+is( $remote->safe_psql('postgres', 'SELECT snowflake_worker_id(id) FROM orders_1 WHERE customer = 4711'),
 	$there, 'one without the column leaves it to the default there');
-is(made_by('INSERT INTO asks_there (customer) VALUES (1)'),
+is( made_by('INSERT INTO asks_there (customer) VALUES (1)'),
 	$there, 'and so does one whose column is generated, which also returns it');
-is(made_by('INSERT INTO imported.orders_1 (customer) VALUES (1)'),
+is( made_by('INSERT INTO imported.orders_1 (customer) VALUES (1)'),
 	$here, 'a default that is imported is evaluated here');
 
 # both sides at once, each in its own way
 my @clients = (
 	start_clients($local, '--client=4 --time=10', 'INSERT INTO orders (customer) SELECT generate_series(1, 20);'),
-	start_clients($remote, '--client=4 --time=10', 'INSERT INTO orders_1 (customer) SELECT 1 FROM generate_series(1, 20);'));
+	start_clients(
+		$remote, '--client=4 --time=10', 'INSERT INTO orders_1 (customer) SELECT 1 FROM generate_series(1, 20);'));
 finish_clients($_, 'inserted on either side') foreach @clients;
 
-my ($rows, $duplicates, $workers) = split /\|/, $local->safe_psql('postgres',
+my ($rows, $duplicates, $workers) = split /\|/, $local->safe_psql(
+	'postgres',
 	'SELECT count(*), count(*) - count(DISTINCT id), count(DISTINCT snowflake_worker_id(id)) FROM orders');
 note("$rows rows");
 cmp_ok($rows, '>', 20_000, 'there are many rows');
