@@ -119,8 +119,8 @@ typedef struct DatabaseSlot
 
 	/*
 	 * The first tick that the mark does not cover, and the tick that the ids
-	 * had reached when the limit was moved.  Written under the spinlock, about
-	 * once a second, and lowered by a reset only.
+	 * had reached when the limit was moved.  Written under the spinlock,
+	 * about once a second, and lowered by a reset only.
 	 */
 	pg_atomic_uint64 limit;
 	pg_atomic_uint64 floor;
@@ -138,9 +138,11 @@ typedef struct DatabaseSlot
 
 typedef struct ServerSlot
 {
-	int64		server_bits;	/* in place, or -1: free; guarded by the spinlock */
+	int64		server_bits;	/* in place, or -1: free; guarded by the
+								 * spinlock */
 	pg_atomic_uint64 end;
-	bool		retired;		/* set aside by a reset; guarded by the spinlock */
+	bool		retired;		/* set aside by a reset; guarded by the
+								 * spinlock */
 } ServerSlot;
 
 /* A worker id, and the ticks that its ids may be in: from start, before end. */
@@ -228,10 +230,11 @@ static struct
 	int			first_lane;		/* the lanes that a session may use */
 	int			end_lane;
 	int64		server_bits;	/* datacenter, worker and timeline, in place */
-	uint64		max_ahead;		/* ticks that anything may be ahead of the clock */
+	uint64		max_ahead;		/* ticks that anything may be ahead of the
+								 * clock */
 	uint64		ahead;			/* ticks that an id may be */
 	uint64		lease;			/* ticks that the limit is moved by */
-} config;
+}			config;
 
 /* Where the session's next ids come from, and its last one. */
 static struct
@@ -245,7 +248,7 @@ static struct
 	uint64		start;			/* word to start an unused tick with */
 	uint64		last;			/* word of the tick's highest sequence */
 	int64		id_bits;		/* server bits and lane, in place */
-} window;
+}			window;
 
 static int	home_lane = -1;		/* -1: not counted in any lane */
 static bool lane_filled = false;	/* in the tick of the last id */
@@ -655,7 +658,7 @@ lease_hint(LeaseState state)
 	switch (state)
 	{
 		case LEASE_NOT_ASKED:
-			return "The server was started or promoted a moment ago, and asks the registry for a lease.";
+			return "The server was started or promoted a moment ago, and asks the registry for a lease. If that goes on, \"max_worker_processes\" may have no room for the lease worker.";
 		case LEASE_HELD:
 			return "The lease is renewed every third of \"snowflake.registry_lease\". If that is too late, raise it, or lower \"snowflake.max_ahead\".";
 		case LEASE_UNREACHABLE:
@@ -757,8 +760,8 @@ configure(int64 *wait_start)
 	config.end_lane = config.spills ? num_lanes : home_lane + 1;
 
 	/*
-	 * Half of what ids may be ahead of the clock is kept for the limit, within
-	 * bounds: less would move it too often, more would serve nothing.
+	 * Half of what ids may be ahead of the clock is kept for the limit,
+	 * within bounds: less would move it too often, more would serve nothing.
 	 */
 	lease = setting_max_ahead < 0 ? 2000 :
 		Min(Max(setting_max_ahead / 2, 200), 2000);
@@ -867,8 +870,9 @@ choose_lane(uint64 *tick, int *lane)
 	}
 
 	/*
-	 * A tick that has no id of this session.  It begins at home, and a session
-	 * that keeps filling lanes begins at the lowest, to have all of them.
+	 * A tick that has no id of this session.  It begins at home, and a
+	 * session that keeps filling lanes begins at the lowest, to have all of
+	 * them.
 	 */
 	*lane = home_lane;
 	if (!(busy && config.spills) && next_tick(*lane) <= *tick)
@@ -1125,8 +1129,8 @@ next_lease(uint64 floor, uint64 limit)
 		return config.lease;
 
 	/*
-	 * Ids may run ahead of the clock as fast as they are made.  Adapt to that,
-	 * so that the limit is moved about once a second.
+	 * Ids may run ahead of the clock as fast as they are made.  Adapt to
+	 * that, so that the limit is moved about once a second.
 	 */
 	last_lease = limit > floor ? limit - floor : 0;
 	elapsed = monotonic_now() - slot->extended_at;
@@ -1173,9 +1177,9 @@ extend_limit(Oid function, const Layout *layout, uint64 tick, uint64 now_tick,
 	}
 
 	/*
-	 * The limit may be ahead of the clock by max_ahead, and by a lease if that
-	 * is more.  After a start the ids may be there already; move it by a part
-	 * of the lease then, so that it is not written for each tick.
+	 * The limit may be ahead of the clock by max_ahead, and by a lease if
+	 * that is more.  After a start the ids may be there already; move it by a
+	 * part of the lease then, so that it is not written for each tick.
 	 */
 	lease = next_lease(floor, limit);
 	limit = now_tick + Max(config.max_ahead, config.lease);
@@ -1279,6 +1283,7 @@ open_window(TimestampTz now, int64 *wait_start, Oid function)
 			continue;
 		}
 		layout = GeneratorLayout();
+
 		/*
 		 * In this order: an old floor may be below the mark that a new limit
 		 * is covered by.
@@ -1602,6 +1607,7 @@ set_back(const Mark *mark, const Layout *layout, uint64 begin, uint64 bound,
 	MarkSet(mark, mark_below(layout, begin), &slot->written);
 
 	SpinLockAcquire(&shared->mutex);
+
 	/*
 	 * To what no word was before: a compare-and-swap might wait for that.
 	 * With a lease they are never far ahead, and tell how much of it is used.

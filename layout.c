@@ -104,9 +104,9 @@ read_number(const char *digits, int64 *number)
 static bool
 read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 {
-	int64		least = (field == FIELD_TIME) ? 1 : 0;
-	int64		most = (field == FIELD_TIME) ?
-		LAYOUT_MAX_TIME_BITS : LAYOUT_MAX_FIELD_BITS;
+	bool		is_time = (field == FIELD_TIME);
+	int64		least = is_time ? 1 : 0;
+	int64		most = is_time ? LAYOUT_MAX_TIME_BITS : LAYOUT_MAX_FIELD_BITS;
 	int64		bits;
 
 	if (!read_number(value, &bits) || bits < least || bits > most)
@@ -120,12 +120,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 	/* What a preset already has stays in its place, the rest goes below. */
 	if (layout->bits[field] == 0)
 	{
-		if (field == FIELD_TIME && layout->num_fields > 0)
-		{
-			*reason = pstrdup("\"time\" must be the first field, so that ids sort by time.");
-			return false;
-		}
-		if (field != FIELD_TIME && layout->num_fields == 0)
+		if (!is_time && layout->num_fields == 0)
 		{
 			*reason = psprintf("\"%s\" stands before \"time\", which must be the first field, so that ids sort by time.",
 							   layout_field_names[field]);

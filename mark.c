@@ -264,8 +264,8 @@ check_not_recreated(const Mark *mark)
 static Form_pg_sequence_data
 sequence_data(Page page)
 {
-	HeapTupleHeader tuple = (HeapTupleHeader)
-		PageGetItem(page, PageGetItemId(page, FirstOffsetNumber));
+	ItemId		item = PageGetItemId(page, FirstOffsetNumber);
+	HeapTupleHeader tuple = (HeapTupleHeader) PageGetItem(page, item);
 
 	return (Form_pg_sequence_data) ((char *) tuple + tuple->t_hoff);
 }

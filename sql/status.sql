@@ -33,6 +33,7 @@ END $$;
 SELECT ids - :before_ids AS made FROM snowflake_stat;
 
 -- A reset
+\c
 SELECT snowflake_stat_reset();
 SELECT ids, spills, mark_extensions, clock_steps_back, last_step_back, stats_reset > now() - interval '1 min' AS reset
 FROM snowflake_stat;

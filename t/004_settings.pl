@@ -14,19 +14,6 @@ use Test::More;
 
 my ($code, $message);
 
-# Change settings of a running server, and wait for the postmaster to see it.
-# A session that starts after that has them.
-sub set_and_reload
-{
-	my ($node, $name, $value) = @_;
-	my $offset = -s $node->logfile;
-
-	$node->append_conf('postgresql.conf', "$name = '$value'");
-	$node->reload;
-	$node->wait_for_log(qr/received SIGHUP, reloading configuration files/, $offset);
-	return;
-}
-
 # What cannot be used fails generation, whether the library comes early or
 # late.  The server starts, and everything else works.
 my @unusable = (
@@ -64,8 +51,8 @@ foreach my $preload (0, 1)
 		$session->{stderr} = '';
 		unlink $node->data_dir . '/postgresql.conf';
 		append_to_file($node->data_dir . '/postgresql.conf', $conf);
-		set_and_reload($node, $name,
-			{ layout => 'snowflake', sequence_start => 'zero' }->{ $name =~ s/.*\.//r } // 0);
+		my $usable = { layout => 'snowflake', sequence_start => 'zero' }->{ $name =~ s/.*\.//r } // 0;
+		set_and_reload($node, "$name = '$usable'");
 		my $id = '';
 		foreach (1 .. 100)
 		{
@@ -88,35 +75,64 @@ my $node = new_server('range', 'snowflake.worker_id' => 32);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, 'F0000', 'a worker id that does not fit');
 like($message, qr/"snowflake\.worker_id" is out of range.*32.*takes values from 0 to 31/s, 'the error gives the range');
-set_and_reload($node, 'snowflake.worker_id', 31);
+set_and_reload($node, 'snowflake.worker_id = 31');
 is($node->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'), 31, 'the largest fits');
-set_and_reload($node, 'snowflake.datacenter_id', 1);
+set_and_reload($node, 'snowflake.datacenter_id = 1');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-like($message, qr/"snowflake\.datacenter_id" is out of range.*has no field "datacenter"/s, 'a datacenter that the layout lacks');
-set_and_reload($node, 'snowflake.datacenter_id', 0);
-set_and_reload($node, 'snowflake.worker_id', 5);
+like(
+	$message, qr/"snowflake\.datacenter_id" is out of range.*has no field "datacenter"/s,
+	'a datacenter that the layout lacks');
+set_and_reload($node, 'snowflake.datacenter_id = 0');
+set_and_reload($node, 'snowflake.worker_id = 5');
 
 # A tag has to fit its field, too.
-my $tagged = new_server('tagged', 'snowflake.layout' => 'snowflake sequence:9 tag:3');
-is( $tagged->safe_psql('postgres', 'SELECT snowflake_tag(snowflake_nextval(7)), snowflake_tag(snowflake_nextval(0)), snowflake_tag(snowflake_nextval())'),
+my $tagged = new_server('tagged', 'snowflake.layout' => 'snowflake worker:6 sequence:8 tag:3');
+is( $tagged->safe_psql(
+		'postgres',
+		'SELECT snowflake_tag(snowflake_nextval(7)), snowflake_tag(snowflake_nextval(0)), snowflake_tag(snowflake_nextval())'
+	),
 	'7|0|0',
 	'tags');
 foreach my $tag (8, -1, 2147483647, -2147483648)
 {
 	($code, $message) = sqlstate_of($tagged, "SELECT snowflake_nextval($tag)");
 	is($code, '22003', "tag $tag is out of range");
-	like($message, qr/value $tag is out of range for snowflake field "tag".*takes values from 0 to 7/s, 'the error gives the range');
+	like(
+		$message, qr/value $tag is out of range for snowflake field "tag".*takes values from 0 to 7/s,
+		'the error gives the range');
 }
+
+# Worker ids are remembered until the next start, and there is room for 32.
+my $changing = $tagged->background_psql('postgres', on_error_stop => 0);
+$changing->query("LOAD 'snowflake'");
+foreach my $worker_id (1 .. 32)
+{
+	is($changing->{stderr} =~ /too many/, '', "there is room for $worker_id worker ids") if $worker_id == 32;
+	$changing->query("ALTER SYSTEM SET snowflake.worker_id = $worker_id; SELECT pg_reload_conf()");
+	foreach (1 .. 1000)
+	{
+		last if $changing->query('SHOW snowflake.worker_id') eq $worker_id;
+	}
+	$changing->query('SELECT snowflake_nextval()');
+}
+like($changing->{stderr}, qr/too many worker ids make snowflake ids/, 'and not for another');
+$changing->{stderr} = '';
+$changing->quit;
+$tagged->restart;
+is($tagged->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'), 32, 'there is after a restart');
 $tagged->stop;
 
 # Nobody gets another worker id for a session.  The library is loaded late
 # here, so that the first SET is of a name that PostgreSQL does not know yet.
 $node->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
 my $worker = 'SELECT snowflake_worker_id(snowflake_nextval())';
-my ($ret, $out, $err) = $node->psql('postgres', "SET snowflake.worker_id = 9; $worker", extra_params => [ '-U', 'plain' ]);
+my ($ret, $out, $err) =
+  $node->psql('postgres', "SET snowflake.worker_id = 9; $worker", extra_params => [ '-U', 'plain' ]);
 is($out, 5, 'SET by an ordinary user before the library is loaded has no effect');
 like($err, qr/WARNING: .*parameter "snowflake\.worker_id" cannot be changed now/, 'but a warning');
-($ret, $out, $err) = $node->psql('postgres', "BEGIN; SET LOCAL snowflake.worker_id = 9; $worker; COMMIT; $worker", extra_params => [ '-U', 'plain' ]);
+($ret, $out, $err) = $node->psql(
+	'postgres', "BEGIN; SET LOCAL snowflake.worker_id = 9; $worker; COMMIT; $worker",
+	extra_params => [ '-U', 'plain' ]);
 is($out, "5\n5", 'nor has SET LOCAL');
 ($ret, $out, $err) = $node->psql('postgres', "$worker; SET snowflake.worker_id = 9", extra_params => [ '-U', 'plain' ]);
 like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'SET after it is loaded is an error');
@@ -133,7 +149,8 @@ foreach my $name ('worker_id', 'layout', 'max_ahead')
 foreach my $scope ('ROLE plain', 'DATABASE postgres', 'ROLE plain IN DATABASE postgres', 'ROLE ALL')
 {
 	$node->safe_psql('postgres', "ALTER $scope SET snowflake.worker_id = 9");
-	($ret, $out, $err) = $node->psql('postgres', "SET client_min_messages = error; $worker", extra_params => [ '-U', 'plain' ]);
+	($ret, $out, $err) =
+	  $node->psql('postgres', "SET client_min_messages = error; $worker", extra_params => [ '-U', 'plain' ]);
 	like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, "ALTER $scope SET fails generation");
 	$node->safe_psql('postgres', "ALTER $scope RESET snowflake.worker_id");
 }
@@ -141,22 +158,32 @@ is($node->safe_psql('postgres', $worker), 5, 'without it, ids are made');
 
 # A parallel worker that loads the library for a leader who has not.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-$node->safe_psql('postgres', "CREATE FUNCTION late() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN snowflake_nextval(); END'");
-is( $node->safe_psql('postgres', "SET $force = on; CREATE TEMP TABLE t AS SELECT late() AS id; RESET $force; SELECT snowflake_worker_id(id) FROM t"),
+$node->safe_psql(
+	'postgres',
+	"CREATE FUNCTION late() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN snowflake_nextval(); END'");
+is( $node->safe_psql(
+		'postgres',
+		"SET $force = on; CREATE TEMP TABLE t AS SELECT late() AS id; RESET $force; SELECT snowflake_worker_id(id) FROM t"
+	),
 	5,
 	'a parallel worker that loads the library has the settings of the server');
-($ret, $out, $err) = $node->psql('postgres', "SET snowflake.worker_id = 9; SET $force = on; SELECT late()", extra_params => [ '-U', 'plain' ]);
+($ret, $out, $err) = $node->psql(
+	'postgres', "SET snowflake.worker_id = 9; SET $force = on; SELECT late()",
+	extra_params => [ '-U', 'plain' ]);
 is($out, '', 'SET before a parallel worker loads the library');
 like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, 'is an error');
 $node->restart;
-($ret, $out, $err) = $node->psql('postgres', "SET snowflake.layout = 'js53'; SET $force = on; SELECT late()", extra_params => [ '-U', 'plain' ]);
+($ret, $out, $err) = $node->psql(
+	'postgres', "SET snowflake.layout = 'js53'; SET $force = on; SELECT late()",
+	extra_params => [ '-U', 'plain' ]);
 like($err, qr/parameter "snowflake\.layout" cannot be set for a session/, 'also for the layout');
 
 # What decodes does not depend on other settings.
 $node->restart;
 {
 	local $ENV{PGOPTIONS} = '-c snowflake.worker_id=9';
-	is($node->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(0)'), 0, 'decoding with an unusable worker id');
+	is( $node->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(0)'), 0,
+		'decoding with an unusable worker id');
 }
 $node->stop;
 
@@ -169,27 +196,35 @@ $node = new_server('preloaded', preload => 1, 'snowflake.worker_id' => 5);
 }
 is($node->safe_psql('postgres', $worker), 5, 'preloaded: ids are made');
 is( $node->safe_psql(
-		'postgres', "SELECT count(*), max(allocated_size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake generator'"),
+		'postgres',
+		"SELECT count(*), max(allocated_size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake generator'"),
 	'1|t',
 	'shared memory is at most 16 kB');
 
 # A changed layout waits for the next start.
 my $before = $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()');
 my $offset = -s $node->logfile;
-set_and_reload($node, 'snowflake.layout', 'snowflake worker:4 sequence:13');
-($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_sequence(snowflake_nextval()) < 4096; SELECT layout FROM snowflake_capacity()');
+set_and_reload($node, "snowflake.layout = 'snowflake worker:4 sequence:13'");
+($ret, $out, $err) = $node->psql(
+	'postgres',
+	'SELECT snowflake_sequence(snowflake_nextval()) < 4096; SELECT layout FROM snowflake_capacity()');
 is($out, "t\n$before", 'a changed layout does not take effect');
-like($err, qr/WARNING: .*parameter "snowflake\.layout" cannot be changed without restarting the server.*DETAIL: .*\Q$before\E/s, 'but warns');
+like(
+	$err,
+	qr/WARNING: .*parameter "snowflake\.layout" cannot be changed without restarting the server.*DETAIL: .*\Q$before\E/s,
+	'but warns');
 ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_nextval()');
 unlike($err, qr/WARNING/, 'once');
-ok(-s $node->logfile > $offset && slurp_file($node->logfile, $offset) =~ /cannot be changed without restarting the server/, 'in the log as well');
+ok( -s $node->logfile > $offset
+	  && slurp_file($node->logfile, $offset) =~ /cannot be changed without restarting the server/,
+	'in the log as well');
 $node->restart;
 is( $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'),
 	'time:41 worker:4 timeline:2 lane:3 sequence:13 tick:1ms epoch:2026-01-01T00:00:00Z',
 	'it does at the next start');
 
 # A crash restart is one, too.
-set_and_reload($node, 'snowflake.layout', 'snowflake');
+set_and_reload($node, "snowflake.layout = 'snowflake'");
 crash($node);
 is($node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'), $before, 'or at a crash restart');
 
@@ -209,7 +244,7 @@ $connected->query('SELECT snowflake_nextval()');
 $connected->{stderr} = '';
 $node->stop;
 $standby->promote;
-is($connected->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
+is( $connected->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
 	2, 'after its promotion it does, with its timeline, in sessions that were connected before');
 $connected->quit;
 $standby->stop;
@@ -220,7 +255,8 @@ $standby->stop;
 	local $ENV{MALLOC_PERTURB_} = 85;
 	$node = new_server('perturbed', 'snowflake.layout' => 'snowflake epoch:2026-01-01T00:00:00+00:00');
 }
-is( $node->safe_psql('postgres', "LOAD 'snowflake'; SET $force = on; SELECT snowflake_worker_id(snowflake_nextval());" x 5),
+is( $node->safe_psql(
+		'postgres', "LOAD 'snowflake'; SET $force = on; SELECT snowflake_worker_id(snowflake_nextval());" x 5),
 	"0\n0\n0\n0\n0",
 	'a parallel worker reads the epoch of the layout');
 $node->stop;
@@ -237,7 +273,9 @@ command_ok(
 	'build another version');
 $node = new_server('version');
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$node->safe_psql('postgres', "CREATE FUNCTION other_nextval() RETURNS bigint AS '$other/snowflake', 'snowflake_nextval' LANGUAGE C");
+$node->safe_psql(
+	'postgres',
+	"CREATE FUNCTION other_nextval() RETURNS bigint AS '$other/snowflake', 'snowflake_nextval' LANGUAGE C");
 ($code, $message) = sqlstate_of($node, 'SELECT other_nextval()');
 is($code, '55000', 'a library of another version is refused');
 like($message, qr/library was replaced.*DETAIL: .*version 4711.*HINT: .*Restart/s, 'the error says so');

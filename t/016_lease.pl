@@ -36,10 +36,12 @@ sub fails
 sub terminate_worker
 {
 	my ($server) = @_;
-	my ($pid) = split /\|/, $server->safe_psql('postgres',
+	my ($pid) = split /\|/, $server->safe_psql(
+		'postgres',
 		"SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'");
 
-	$server->poll_query_until('postgres',
+	$server->poll_query_until(
+		'postgres',
 		"SELECT pid <> $pid FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'") or die;
 	return;
 }
@@ -64,7 +66,10 @@ sub makes_ids_again
 
 my $registry = new_registry('registry');
 $registry->stop;
-my $node = new_server('node', lease_from($registry,
+my $node = new_server(
+	'node',
+	lease_from(
+		$registry,
 		'snowflake.node_name' => 'first',
 		'snowflake.worker_id' => 7,
 		'wal_level' => 'replica',
@@ -75,14 +80,14 @@ fails($node, qr/cannot be reached/, 'registry down at start');
 $registry->start;
 makes_ids_again($node, 'ids are made when the registry answers');
 is($node->safe_psql('postgres', $worker_id), 0, 'with the worker id that it leased');
-is(in_registry($registry, "SELECT worker_id, holder, state FROM snowflake_registry.leases"),
+is( in_registry($registry, "SELECT worker_id, holder, state FROM snowflake_registry.leases"),
 	'0|first|held', 'which the registry knows');
-is($node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'"),
+is( $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'"),
 	1, 'there is a worker');
 
 # renewals
 my $ends = in_registry($registry, 'SELECT ends FROM snowflake_registry.lease');
-ok($registry->poll_query_until('postgres', "SELECT ends > '$ends' FROM snowflake_registry.lease"),
+ok( $registry->poll_query_until('postgres', "SELECT ends > '$ends' FROM snowflake_registry.lease"),
 	'the lease is renewed');
 
 # An outage that is longer than the lease.  Ids are made until its end.
@@ -95,12 +100,18 @@ for (my $begin = time; time < $begin + 10; sleep 0.01)
 	$last_id = $id;
 }
 fails($node, qr/cannot be reached/, 'registry down for longer than the lease');
-like($node->safe_psql('postgres', "SELECT pg_read_file('" . $node->logfile . "')"),
+like(
+	$node->safe_psql('postgres', "SELECT pg_read_file('" . $node->logfile . "')"),
 	qr/could not renew the lease of worker id 0.*HINT/s, 'the log says so');
 $registry->start;
-is(in_registry($registry, "SELECT ends > to_timestamp(" . $node->safe_psql('postgres',
-			"SELECT extract(epoch FROM snowflake_timestamp($last_id))") . ") FROM snowflake_registry.lease"),
-	't', 'the last id is of the lease');
+is( in_registry(
+		$registry,
+		"SELECT ends > to_timestamp(" . $node->safe_psql(
+			'postgres',
+			"SELECT extract(epoch FROM snowflake_timestamp($last_id))")
+		  . ") FROM snowflake_registry.lease"),
+	't',
+	'the last id is of the lease');
 makes_ids_again($node, 'ids are made again after the outage');
 is($node->safe_psql('postgres', $worker_id), 0, 'with the worker id that nobody else has');
 
@@ -144,29 +155,39 @@ my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($node, 'copy');
 $copy->start;
 makes_ids_again($copy, 'a copy of a running server makes ids');
-isnt($copy->safe_psql('postgres', $worker_id), $node->safe_psql('postgres', $worker_id),
+isnt(
+	$copy->safe_psql('postgres', $worker_id), $node->safe_psql('postgres', $worker_id),
 	'with a worker id of its own');
 $copy->stop;
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'copy', has_streaming => 1);
-my $leases = in_registry($registry, "SELECT count(*) FROM granted WHERE worker_id NOT IN (SELECT worker_id FROM snowflake_registry.leases WHERE state = 'held')");
+my $leases = in_registry(
+	$registry,
+	"SELECT count(*) FROM granted WHERE worker_id NOT IN (SELECT worker_id FROM snowflake_registry.leases WHERE state = 'held')"
+);
 $standby->start;
 $standby->append_conf('postgresql.conf', "snowflake.node_name = 'standby'");
 $standby->reload;
-is($standby->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'"),
-	0, 'a standby has no lease worker');
+is( $standby->safe_psql(
+		'postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'"),
+	0,
+	'a standby has no lease worker');
 is((sqlstate_of($standby, 'SELECT snowflake_nextval()'))[0], '25006', 'and makes no ids');
 $standby->promote;
 makes_ids_again($standby, 'it makes ids when it is promoted');
-is(in_registry($registry, "SELECT count(*) FROM snowflake_registry.leases WHERE holder = 'standby' AND state = 'held'"),
-	1, 'with a lease of its own');
-isnt($standby->safe_psql('postgres', $worker_id), $node->safe_psql('postgres', $worker_id),
+is( in_registry(
+		$registry, "SELECT count(*) FROM snowflake_registry.leases WHERE holder = 'standby' AND state = 'held'"),
+	1,
+	'with a lease of its own');
+isnt(
+	$standby->safe_psql('postgres', $worker_id), $node->safe_psql('postgres', $worker_id),
 	'which is not that of the old primary');
 $standby->stop;
 
 my $other = new_server('other', lease_from($registry, 'snowflake.layout' => 'twitter'));
 fails($other, qr/refuses/, 'another layout');
+is($other->safe_psql('postgres', 'SELECT lease_state FROM snowflake_status()'), 'refused', 'the state says so');
 like(slurp_file($other->logfile), qr/registry is for snowflake ids of the layout/, 'the log says so');
 
 #
@@ -175,8 +196,12 @@ like(slurp_file($other->logfile), qr/registry is for snowflake ids of the layout
 
 # of several hosts, the first one accepts connections and does not answer
 my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "cannot listen: $!";
-my $hosts = new_server('hosts', lease_from($registry,
-		'snowflake.registry' => sprintf('host=127.0.0.1,%s port=%s,%s dbname=postgres',
+my $hosts = new_server(
+	'hosts',
+	lease_from(
+		$registry,
+		'snowflake.registry' => sprintf(
+			'host=127.0.0.1,%s port=%s,%s dbname=postgres',
 			$registry->host, $silent->sockport, $registry->port)));
 makes_ids_again($hosts, 'ids are made when the first of several hosts hangs');
 $hosts->stop;
@@ -187,12 +212,14 @@ $locker->query_safe('BEGIN; SELECT FROM snowflake_registry.registry FOR UPDATE')
 $hosts->append_conf('postgresql.conf', "snowflake.node_name = 'waiting'");
 $hosts->start;
 sleep 5;
-cmp_ok(in_registry($registry, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
+cmp_ok(
+	in_registry($registry, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
 	'<=', 3, 'no queue of calls that nobody waits for');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
 makes_ids_again($hosts, 'ids are made when the registry goes on');
-cmp_ok(in_registry($registry, "SELECT count(DISTINCT worker_id) FROM granted WHERE holder = 'waiting'"),
+cmp_ok(
+	in_registry($registry, "SELECT count(DISTINCT worker_id) FROM granted WHERE holder = 'waiting'"),
 	'<=', 2, 'and no worker ids are used up');
 $hosts->stop;
 
@@ -207,22 +234,72 @@ foreach (1 .. 200)
 	last if slurp_file($hosts->logfile, $log_end) =~ /wait for its synchronous standbys was canceled/;
 	sleep 0.05;
 }
-like(slurp_file($hosts->logfile, $log_end), qr/wait for its synchronous standbys was canceled/,
+like(
+	slurp_file($hosts->logfile, $log_end), qr/wait for its synchronous standbys was canceled/,
 	'a wait for synchronous standbys is cancelled');
 unlike(slurp_file($hosts->logfile, $log_end), qr/leased worker id/, 'what was granted is not used');
 set_and_reload($registry, "synchronous_standby_names = ''");
 makes_ids_again($hosts, 'ids are made when grants are safe');
 $hosts->stop;
 
+# no worker id is free; then one is, whose last holder's clock was ahead
+$registry->poll_query_until('postgres', "SELECT count(*) = 1 FROM snowflake_registry.leases WHERE state = 'held'")
+  or die;
+in_registry($registry, <<'EOC');
+SELECT count(snowflake_registry.reserve(i, 'for the test')) FROM generate_series(0, 31) AS i
+WHERE i NOT IN (SELECT worker_id FROM snowflake_registry.leases WHERE state = 'held')
+EOC
+$hosts->start;
+ok( $hosts->poll_query_until(
+		'postgres', "SELECT state = 'no lease' AND lease_state = 'none free' FROM snowflake_status()"),
+	'no worker id is free');
+fails($hosts, qr/no free worker id/, 'none free');
+in_registry($registry, "SELECT snowflake_registry.unreserve(5, now() + '8 s')");
+$hosts->append_conf('postgresql.conf', "snowflake.node_name = 'ahead'");
+$hosts->reload;
+ok( $hosts->poll_query_until('postgres', "SELECT state = 'no lease' AND worker_id = 5 FROM snowflake_status()"),
+	'a lease that begins some seconds ahead');
+my ($ahead_code, $ahead_message) = sqlstate_of($hosts, 'SELECT snowflake_nextval()');
+is($ahead_code, 'SF004', 'is of no use');
+like($ahead_message, qr/begins ahead of the clock.*for worker id 5/s, 'and the error says so');
+in_registry(
+	$registry,
+	"SELECT count(snowflake_registry.unreserve(i, now())) FROM generate_series(0, 31) AS i WHERE i <> 5");
+$hosts->restart;
+makes_ids_again($hosts, 'ids are made when others are free');
+
+# a worker that is stopped, and one that is not there
+my ($worker) = $hosts->safe_psql(
+	'postgres',
+	"SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'");
+kill 'STOP', $worker;
+ok( $hosts->poll_query_until('postgres', 'SELECT lease_ends < clock_timestamp() FROM snowflake_status()'),
+	'the lease is not renewed when its worker is paused');
+fails($hosts, qr/renewed every third/, 'worker paused');
+kill 'CONT', $worker;
+makes_ids_again($hosts, 'ids are made when it goes on');
+my ($released_code, $released) = sqlstate_of($hosts, <<'EOC');
+SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker';
+SET snowflake.max_wait = 0;
+SELECT snowflake_nextval()
+EOC
+is($released_code, 'SF004', 'worker terminated: no ids for a moment');
+like($released, qr/given back/, 'the hint tells why');
+$hosts->append_conf('postgresql.conf', 'max_worker_processes = 0');
+$hosts->restart;
+fails($hosts, qr/asks the registry for a lease.*max_worker_processes/, 'worker not started');
+is($hosts->safe_psql('postgres', 'SELECT lease_state FROM snowflake_status()'), 'not asked', 'the state says so');
+$hosts->stop;
+
 #
 # Settings
 #
 
-is((sqlstate_of($other, "ALTER SYSTEM SET snowflake.registry = 'nonsense'"))[0], '22023',
+is( (sqlstate_of($other, "ALTER SYSTEM SET snowflake.registry = 'nonsense'"))[0], '22023',
 	'a connection string is checked');
 is((sqlstate_of($other, "SET snowflake.registry = ''"))[0], '55P02', 'a session cannot set it');
 $other->safe_psql('postgres', 'CREATE ROLE ordinary');
-is((sqlstate_of($other, 'SET ROLE ordinary; SHOW snowflake.registry'))[0], '42501',
+is( (sqlstate_of($other, 'SET ROLE ordinary; SHOW snowflake.registry'))[0], '42501',
 	'not everybody can see it');
 $other->append_conf('postgresql.conf', "snowflake.registry = 'password=secret nonsense'");
 $other->restart;
@@ -268,7 +345,8 @@ COPY ids FROM '$dir/ids';
 CREATE TABLE granted (worker_id bigint, holder text, starts timestamptz, ends timestamptz);
 COPY granted FROM '$dir/granted';
 EOC
-cmp_ok($node->safe_psql('postgres', 'SELECT count(DISTINCT snowflake_worker_id(id)) FROM ids'),
+cmp_ok(
+	$node->safe_psql('postgres', 'SELECT count(DISTINCT snowflake_worker_id(id)) FROM ids'),
 	'>', 2, 'with several worker ids');
 is($node->safe_psql('postgres', <<'EOC'), 0, 'each within a lease');
 SELECT count(*)

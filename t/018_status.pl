@@ -34,16 +34,25 @@ sub wait_event_is
 
 	$event = 'Extension' if $node->pg_version < 17;
 	$waiting->query_safe("SET snowflake.max_wait = '60s'");
-	$waiting->query_until(qr/started/, "\\echo started\nSELECT count(snowflake_nextval()) FROM (SELECT generate_series(1, 100000000)) AS numbers;\n");
-	ok($node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT count(snowflake_nextval())%' AND wait_event_type = 'Extension' AND wait_event = '$event'"),
+	$waiting->query_until(
+		qr/started/,
+		"\\echo started\nSELECT count(snowflake_nextval()) FROM (SELECT generate_series(1, 100000000)) AS numbers;\n");
+	ok( $node->poll_query_until(
+			'postgres',
+			"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT count(snowflake_nextval())%' AND wait_event_type = 'Extension' AND wait_event = '$event'"
+		),
 		"waiting is seen as $event");
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = 'client backend'");
+	$node->safe_psql(
+		'postgres',
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = 'client backend'"
+	);
 	eval { $waiting->quit };
 	return;
 }
 
 # blocks fill lanes that are narrow
-my $node = new_server('node',
+my $node = new_server(
+	'node',
 	clock => 1,
 	preload => 1,
 	'snowflake.layout' => 'snowflake sequence:9',
@@ -51,33 +60,46 @@ my $node = new_server('node',
 is(status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead'), 'ready|t||0|', 'before the first id');
 
 # exact in the end, whoever made them
-run_clients($node, '--client=8 --transactions=2000', 'clients', 'SELECT snowflake_nextval() FROM generate_series(1, 7);');
+run_clients(
+	$node, '--client=8 --transactions=2000', 'clients',
+	'SELECT snowflake_nextval() FROM generate_series(1, 7);');
 ok($node->poll_query_until('postgres', 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat'), 'all ids are counted');
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 $node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
 $node->safe_psql('postgres', "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
 ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat'), 'also those of parallel workers');
-is((sqlstate_of($node, "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()"))[0],
-	'55000', 'which made them all');
+is( (   sqlstate_of(
+			$node,
+			"SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()"
+		))[0],
+	'55000',
+	'which made them all');
 
 # a session that goes on doing nothing, also after an error
 my $session = $node->background_psql('postgres', on_error_stop => 0);
-foreach my $sql ('SELECT snowflake_nextval()', 'SELECT snowflake_nextval() / 0',
+foreach my $sql (
+	'SELECT snowflake_nextval()', 'SELECT snowflake_nextval() / 0',
 	'BEGIN; SELECT snowflake_nextval()', "SAVEPOINT s; SELECT snowflake_nextval() / 0;\nROLLBACK TO s")
 {
 	my $before = stat_of($node, 'ids');
 	$session->query($sql);
-	ok($node->poll_query_until('postgres', "SELECT ids = $before + 1 FROM snowflake_stat"),
+	ok( $node->poll_query_until('postgres', "SELECT ids = $before + 1 FROM snowflake_stat"),
 		"counted while the session is idle: $sql");
 }
 $session->query('ROLLBACK');
 
 # a statement that goes on
 my $before = stat_of($node, 'ids');
-$session->query_until(qr/started/, "\\echo started\nSELECT count(snowflake_nextval()) FROM generate_series(1, 40000) AS a, generate_series(1, 40000) AS b;\n");
-ok($node->poll_query_until('postgres', "SELECT ids > $before + 1000 FROM snowflake_stat"), 'counted while a statement runs');
+$session->query_until(
+	qr/started/,
+	"\\echo started\nSELECT count(snowflake_nextval()) FROM generate_series(1, 40000) AS a, generate_series(1, 40000) AS b;\n"
+);
+ok( $node->poll_query_until('postgres', "SELECT ids > $before + 1000 FROM snowflake_stat"),
+	'counted while a statement runs');
 cmp_ok(status_of($node, 'lanes_in_use'), '>=', 1, 'its lane is in use');
-$node->safe_psql('postgres', "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%40000%' AND pid <> pg_backend_pid()");
+$node->safe_psql(
+	'postgres',
+	"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%40000%' AND pid <> pg_backend_pid()");
 eval { $session->quit };
 
 # more than a lane has in a tick
@@ -95,8 +117,12 @@ set_clock($node, -100);
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'clock stepped back');
 is(status_of($node, 'state'), 'too far ahead', 'the state says so');
 cmp_ok(status_of($node, 'extract(epoch FROM ids_ahead)'), '>', 90, 'and how far ids are ahead');
-is(stat_of($node, 'clock_steps_back, too_far_ahead, waits, wait_time >= 90, round(largest_step_back / 1000), last_step_back IS NOT NULL'),
-	'1|1|1|t|100|t', 'it is counted');
+is( stat_of(
+		$node,
+		'clock_steps_back, too_far_ahead, waits, wait_time >= 90, round(largest_step_back / 1000), last_step_back IS NOT NULL'
+	),
+	'1|1|1|t|100|t',
+	'it is counted');
 set_clock($node, 0);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 is(stat_of($node, 'clock_steps_back'), 1, 'a step forward is not');
@@ -112,7 +138,7 @@ is(stat_of($node, 'before_epoch, exhausted'), '1|1', 'both are counted');
 # a lock on the mark
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_mark RENAME TO mark');
-is($node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()"),
+is( $node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()"),
 	't|no mark', 'status does not wait for a lock on the mark');
 wait_event_is($node, 'SnowflakeMark');
 $locker->query_safe('ROLLBACK');
@@ -151,12 +177,19 @@ is(status_of($node, 'state'), 'unusable settings', 'the state says so');
 # a registry that is not there
 $node->append_conf('postgresql.conf', "snowflake.registry = 'host=/nowhere'\nsnowflake.worker_id = 0");
 $node->restart;
-ok($node->poll_query_until('postgres', "SELECT lease_state = 'unreachable' FROM snowflake_status()"), 'a registry cannot be reached');
+ok( $node->poll_query_until('postgres', "SELECT lease_state = 'unreachable' FROM snowflake_status()"),
+	'a registry cannot be reached');
 is(status_of($node, 'state, worker_id, worker_id_source, lease_ends'), 'no lease||registry|', 'there is no lease');
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF004', 'and there are no ids');
 is(stat_of($node, 'no_lease'), 1, 'that is counted');
 wait_event_is($node, 'SnowflakeLease');
 $node->stop;
+
+# a layout that cannot be read
+my $unusable = new_server('unusable', 'snowflake.layout' => 'nonsense');
+is(status_of($unusable, 'state, layout, last_instant, ids_ahead'), 'unusable settings|||', 'there is no layout');
+is((sqlstate_of($unusable, 'SELECT snowflake_worker_id(1)'))[0], 'F0000', 'so ids are not taken apart');
+$unusable->stop;
 
 # the ids of a long tick, of which many are made without a look at anything
 my $long_tick = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
@@ -166,14 +199,15 @@ foreach (1 .. 20)
 	$session->query('SELECT snowflake_nextval()');
 	sleep 0.1;
 }
-ok($long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_stat'), 'all ids of long ticks are counted');
+ok( $long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_stat'),
+	'all ids of long ticks are counted');
 $session->quit;
 $long_tick->stop;
 
 my $registry = new_registry('registry');
 my $leasing = new_server('leasing', lease_from($registry, 'wal_level' => 'replica', 'max_wal_senders' => 5));
 ok($leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"), 'another one can');
-is(status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > now(), lease_starts < now()'),
+is( status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > now(), lease_starts < now()'),
 	'0|registry|held|t|t', 'the lease is seen');
 
 $leasing->backup('copy');
