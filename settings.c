@@ -212,7 +212,7 @@ SettingsDefine(void)
 
 	DefineCustomIntVariable("snowflake.max_ahead",
 							"Sets how far ids may be ahead of the clock.",
-							"This is what ids live on after the clock was set back, or while more of them are made than the layout has per tick. Up to half of it, at most 2 s, is kept in reserve. -1 means no bound.",
+							"This is what ids live on after the clock was set back, or while more of them are made than the layout has per tick. Half of it, at least 200 ms and at most 2 s, is kept in reserve. -1 means no bound.",
 							&setting_max_ahead,
 							5000,
 							-1, INT_MAX,
@@ -221,8 +221,8 @@ SettingsDefine(void)
 							NULL, assign_number, NULL);
 
 	DefineCustomIntVariable("snowflake.max_wait",
-							"Sets how long a call waits for the clock before it fails.",
-							"A call waits when its id would be further ahead of the clock than snowflake.max_ahead allows.",
+							"Sets how long a call waits for the clock, a lease or the mark before it fails.",
+							"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
 							&setting_max_wait,
 							1000,
 							0, INT_MAX,
@@ -241,7 +241,7 @@ SettingsDefine(void)
 
 	DefineCustomIntVariable("snowflake.registry_lease",
 							"Sets for how long a worker id is leased.",
-							"The lease is renewed every third of that. Without the registry, ids are made until the lease ends.",
+							"The lease is renewed every third of that. While the registry cannot be reached, ids are made until the lease ends.",
 							&setting_registry_lease,
 							60000,
 							1000, 24 * 3600 * 1000,

@@ -68,7 +68,7 @@ COMMENT ON FUNCTION snowflake_currval() IS
 CREATE SEQUENCE snowflake_mark MINVALUE 0 START 0;
 
 COMMENT ON SEQUENCE snowflake_mark IS
-'the mark: every snowflake id of this database is at most its last_value; setting it by hand breaks the promise';
+'the mark: every snowflake id of this database is at most its last_value, or that of snowflake_mark_guard if that is greater; setting both back breaks the promise';
 
 CREATE SEQUENCE snowflake_mark_guard MINVALUE 0 START 0;
 
