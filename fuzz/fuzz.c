@@ -120,8 +120,10 @@ static FmgrInfo call_sites[NUM_FUNCTIONS];
 /* Of the input that is being tried; NULL between inputs. */
 static MemoryContext input_context = NULL;
 
+static void fault(const char *format,...) pg_attribute_noreturn() pg_attribute_printf(1, 2);
+
 /* Say what does not hold, and end. */
-static void pg_attribute_noreturn() pg_attribute_printf(1, 2)
+static void
 fault(const char *format,...)
 {
 	va_list		args;

@@ -33,9 +33,9 @@ need_packages()
 		sudo=(sudo)
 	fi
 	# installing a server must not start one
-	"${sudo[@]}" apt-get update -q >&2
+	"${sudo[@]}" apt-get update -q </dev/null >&2
 	"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-		apt-get install -q -y --no-install-recommends "${missing[@]}" >&2
+		apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null >&2
 }
 
 # Install Node.js with its driver pg, in the directory of a throwaway server.
@@ -46,6 +46,24 @@ need_node_pg()
 	npm install --silent --no-save --prefix "$throwaway/node" pg@8 >"$throwaway/npm.log" 2>&1 ||
 		{ cat "$throwaway/npm.log"; die "could not install pg"; }
 	export NODE_PATH=$throwaway/node/node_modules
+}
+
+# Warnings of clang that are errors.  What PostgreSQL's headers, and its flags that
+# were made for gcc, bring up is not ours.
+# shellcheck disable=SC2034
+clang_warnings='-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare'
+clang_warnings+=' -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes'
+
+# Build a library that has to be preloaded beside AddressSanitizer's, with a
+# compiler: a server is not made for it.  It would begin with the first malloc(),
+# which is one of some library's constructor, in a function of gettext with a lock
+# that the sanitizer then waits for, for ever.  So this one is the first of all.
+make_early_library()
+{
+	"$1" -x c -shared -fPIC -Wl,-z,initfirst -o "$2" - <<-'END'
+		#include <stdlib.h>
+		static void __attribute__((constructor)) early(void) { free(malloc(1)); }
+	END
 }
 
 # PostgreSQL refuses to run as root: then its own user runs the command.
@@ -110,7 +128,7 @@ in_release()
 	unshare --mount --pid --fork --kill-child bash -c '
 		mount -t proc proc "$0/proc" &&
 		mount -t tmpfs -o mode=1777,size=256m tmpfs "$0/dev/shm" &&
-		user=$1 && shift && chroot "$0" runuser -u "$user" -- "$@"' "$dir" "$user" "$@"
+		user=$1 && shift && chroot "$0" runuser -u "$user" -- env -u TMPDIR "$@"' "$dir" "$user" "$@"
 }
 
 # The longest tests, which script/test leaves to the native version.

@@ -11,6 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
+use Time::HiRes qw(sleep);
 
 my ($code, $message);
 
@@ -54,6 +55,7 @@ foreach my $preload (0, 1)
 		my $usable = { layout => 'snowflake', sequence_start => 'zero' }->{ $name =~ s/.*\.//r } // 0;
 		set_and_reload($node, "$name = '$usable'");
 		my $id = '';
+
 		foreach (1 .. 100)
 		{
 			$id = $session->query('SELECT snowflake_nextval()');
@@ -112,6 +114,7 @@ foreach my $worker_id (1 .. 32)
 	foreach (1 .. 1000)
 	{
 		last if $changing->query('SHOW snowflake.worker_id') eq $worker_id;
+		sleep 0.01;
 	}
 	$changing->query('SELECT snowflake_nextval()');
 }

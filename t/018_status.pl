@@ -31,7 +31,9 @@ sub wait_event_is
 {
 	my ($node, $event) = @_;
 	my $waiting = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $waiting->query_safe('SELECT pg_backend_pid()');
 
+	# up to 16 there is one for all
 	$event = 'Extension' if $node->pg_version < 17;
 	$waiting->query_safe("SET snowflake.max_wait = '60s'");
 	$waiting->query_until(
@@ -39,13 +41,9 @@ sub wait_event_is
 		"\\echo started\nSELECT count(snowflake_nextval()) FROM (SELECT generate_series(1, 100000000)) AS numbers;\n");
 	ok( $node->poll_query_until(
 			'postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE query LIKE 'SELECT count(snowflake_nextval())%' AND wait_event_type = 'Extension' AND wait_event = '$event'"
-		),
+			"SELECT wait_event_type = 'Extension' AND wait_event = '$event' FROM pg_stat_activity WHERE pid = $pid"),
 		"waiting is seen as $event");
-	$node->safe_psql(
-		'postgres',
-		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = '$event' AND backend_type = 'client backend'"
-	);
+	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	eval { $waiting->quit };
 	return;
 }
@@ -155,6 +153,20 @@ ok($node->poll_query_until('postgres', "SELECT ids = $before + 1 FROM snowflake_
 $session->quit;
 set_clock($node, 0);
 
+# a mark that is not whole
+foreach my $case (
+	[ 'ALTER SEQUENCE snowflake_mark_guard SET UNLOGGED', 'ALTER SEQUENCE snowflake_mark_guard SET LOGGED' ],
+	[
+		'ALTER EXTENSION snowflake DROP SEQUENCE snowflake_mark_guard',
+		'ALTER EXTENSION snowflake ADD SEQUENCE snowflake_mark_guard'
+	])
+{
+	$node->safe_psql('postgres', $case->[0]);
+	is(status_of($node, 'state, mark'), 'no mark|', $case->[0]);
+	$node->safe_psql('postgres', $case->[1]);
+	isnt(status_of($node, 'mark'), '', $case->[1]);
+}
+
 # a worker id that a reset has set aside
 set_clock($node, 3600);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
@@ -185,8 +197,14 @@ is(stat_of($node, 'no_lease'), 1, 'that is counted');
 wait_event_is($node, 'SnowflakeLease');
 $node->stop;
 
-# a layout that cannot be read
-my $unusable = new_server('unusable', 'snowflake.layout' => 'nonsense');
+# a layout that cannot be read, first while another one is in force
+my $unusable = new_server('unusable');
+$unusable->safe_psql('postgres', 'SELECT snowflake_nextval()');
+set_and_reload($unusable, "snowflake.layout = 'nonsense'");
+is(status_of($unusable, 'state, layout IS NULL'), 'unusable settings|f', 'the layout in force is known');
+is( $unusable->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(1)'), 0,
+	'and ids are taken apart');
+$unusable->restart;
 is(status_of($unusable, 'state, layout, last_instant, ids_ahead'), 'unusable settings|||', 'there is no layout');
 is((sqlstate_of($unusable, 'SELECT snowflake_worker_id(1)'))[0], 'F0000', 'so ids are not taken apart');
 $unusable->stop;
@@ -202,6 +220,11 @@ foreach (1 .. 20)
 ok( $long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_stat'),
 	'all ids of long ticks are counted');
 $session->quit;
+my ($advance_code, $advanced) =
+  sqlstate_of($long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'))");
+is($advance_code, '00000', 'an advance by an hour');
+like($advanced, qr/WARNING: .*snowflake ids are too far ahead of the clock now/, 'gives a warning');
+is(status_of($long_tick, 'state'), 'too far ahead', 'and the state says so');
 $long_tick->stop;
 
 my $registry = new_registry('registry');
