@@ -569,20 +569,31 @@ find_slot(bool take)
 	return found;
 }
 
+/*
+ * The slot of a worker id and datacenter id, or the one that they would take;
+ * NULL if there is none.  The caller holds the spinlock.
+ */
+static ServerSlot *
+look_up_server(int64 server_bits)
+{
+	for (int i = 0; i < MAX_SERVERS; i++)
+	{
+		if (shared->servers[i].server_bits == server_bits ||
+			shared->servers[i].server_bits == -1)
+			return &shared->servers[i];
+	}
+	return NULL;
+}
+
 /* The slot of a worker id and datacenter id, which may not be a retired one. */
 static ServerSlot *
 find_server(int64 server_bits)
 {
-	ServerSlot *found = NULL;
+	ServerSlot *found;
 	bool		retired = false;
 
 	SpinLockAcquire(&shared->mutex);
-	for (int i = 0; i < MAX_SERVERS && found == NULL; i++)
-	{
-		if (shared->servers[i].server_bits == server_bits ||
-			shared->servers[i].server_bits == -1)
-			found = &shared->servers[i];
-	}
+	found = look_up_server(server_bits);
 	if (found != NULL)
 	{
 		found->server_bits = server_bits;
@@ -611,14 +622,12 @@ find_server(int64 server_bits)
 static bool
 is_set_aside(int64 server_bits)
 {
-	bool		retired = false;
+	ServerSlot *found;
+	bool		retired;
 
 	SpinLockAcquire(&shared->mutex);
-	for (int i = 0; i < MAX_SERVERS; i++)
-	{
-		if (shared->servers[i].server_bits == server_bits)
-			retired = shared->servers[i].retired;
-	}
+	found = look_up_server(server_bits);
+	retired = found != NULL && found->retired;
 	SpinLockRelease(&shared->mutex);
 	return retired;
 }
