@@ -70,9 +70,9 @@ RETURNS text[]
 IMMUTABLE
 RETURN list[round % cardinality(list) + 1:] || list[:round % cardinality(list)];
 
--- Time the query once per rival and round, in nanoseconds per id.
-CREATE PROCEDURE measure_query(measure text, query text, calls text[],
-	rounds integer, ids integer)
+-- Time the query once per rival, in nanoseconds per id.  Round -1 only warms up.
+CREATE PROCEDURE measure_round(measure text, query text, calls text[],
+	round integer, ids integer)
 LANGUAGE plpgsql
 AS $$
 DECLARE
@@ -80,20 +80,33 @@ DECLARE
 	start timestamptz;
 	elapsed interval;
 BEGIN
-	-- the first round, -1, only warms up
-	FOR round IN -1 .. rounds - 1 LOOP
-		FOREACH call IN ARRAY rotated(calls, greatest(round, 0)) LOOP
-			start := clock_timestamp();
-			EXECUTE format(query, call, ids);
-			elapsed := clock_timestamp() - start;
-			INSERT INTO figure (measure, rival, round, value)
-			SELECT measure_query.measure, call, round, extract(epoch FROM elapsed) * 1e9 / ids
-			WHERE round >= 0;
-			COMMIT;
-		END LOOP;
+	FOREACH call IN ARRAY rotated(calls, greatest(round, 0)) LOOP
+		start := clock_timestamp();
+		EXECUTE format(query, call, ids);
+		elapsed := clock_timestamp() - start;
+		INSERT INTO figure (measure, rival, round, value)
+		SELECT measure_round.measure, call, measure_round.round, extract(epoch FROM elapsed) * 1e9 / ids
+		WHERE measure_round.round >= 0;
+		COMMIT;
 	END LOOP;
 END
 $$;
+
+CREATE PROCEDURE measure_query(measure text, query text, calls text[],
+	rounds integer, ids integer)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+	FOR round IN -1 .. rounds - 1 LOOP
+		CALL measure_round(measure, query, calls, round, ids);
+	END LOOP;
+END
+$$;
+
+-- The list, with what only 18 has.
+CREATE FUNCTION with_uuidv7(list text[], element text)
+RETURNS text[]
+RETURN list || CASE WHEN to_regprocedure('uuidv7()') IS NOT NULL THEN ARRAY[element] ELSE '{}' END;
 
 CREATE PROCEDURE measure_calls(rounds integer, ids integer, long_ids integer)
 LANGUAGE plpgsql
@@ -102,11 +115,8 @@ DECLARE
 	-- the last is what the loop takes by itself, most of the time
 	calls text[] := ARRAY['snowflake_nextval()', 'clock_timestamp()', 'nextval(''cache_1'')',
 		'nextval(''cache_1000'')', 'empty()', 'i'];
-	slow text[] := ARRAY['gen_random_uuid()', 'instagram()', 'mastodon()'];
+	slow text[] := with_uuidv7(ARRAY['gen_random_uuid()', 'instagram()', 'mastodon()'], 'uuidv7()');
 BEGIN
-	IF to_regprocedure('uuidv7()') IS NOT NULL THEN
-		slow := slow || 'uuidv7()'::text;
-	END IF;
 	CALL measure_query('one call (ns)',
 		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls || slow, rounds, ids);
 	-- A function scan keeps its rows.  A subquery hands them on as they come,
@@ -127,8 +137,8 @@ CREATE PROCEDURE measure_load(rounds integer, rows integer, file text)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	keys text[] := ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
-		'uuid DEFAULT gen_random_uuid()'];
+	keys text[] := with_uuidv7(ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
+		'uuid DEFAULT gen_random_uuid()'], 'uuid DEFAULT uuidv7()');
 	statement text;
 	key text;
 	start timestamptz;
@@ -137,9 +147,6 @@ DECLARE
 	wal numeric;
 BEGIN
 	EXECUTE format('COPY (SELECT generate_series(1, %s)) TO %L', rows, file);
-	IF to_regprocedure('uuidv7()') IS NOT NULL THEN
-		keys := keys || 'uuid DEFAULT uuidv7()'::text;
-	END IF;
 	FOR round IN -1 .. rounds - 1 LOOP
 		FOREACH statement IN ARRAY ARRAY[
 			format('INSERT INTO loaded (v) SELECT i FROM generate_series(1, %s) AS i', rows),
@@ -177,8 +184,9 @@ LANGUAGE plpgsql
 AS $$
 DECLARE
 	steps CONSTANT integer := 10;
-	keys text[] := ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
-		'bigint DEFAULT (random() * 9e18)::bigint', 'uuid DEFAULT gen_random_uuid()'];
+	keys text[] := with_uuidv7(ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
+		'bigint DEFAULT (random() * 9e18)::bigint', 'uuid DEFAULT gen_random_uuid()'],
+		'uuid DEFAULT uuidv7()');
 	key text;
 	start timestamptz;
 	elapsed interval;
@@ -187,9 +195,6 @@ DECLARE
 	hits bigint;
 	pages bigint;
 BEGIN
-	IF to_regprocedure('uuidv7()') IS NOT NULL THEN
-		keys := keys || 'uuid DEFAULT uuidv7()'::text;
-	END IF;
 	FOREACH key IN ARRAY keys LOOP
 		EXECUTE format('CREATE TABLE grown (id %s PRIMARY KEY, v integer)', key);
 		COMMIT;
@@ -233,20 +238,11 @@ $$;
 CREATE PROCEDURE measure_variant(variant text, round integer, ids integer)
 LANGUAGE plpgsql
 AS $$
-DECLARE
-	call text;
-	start timestamptz;
-	elapsed interval;
 BEGIN
 	PERFORM count(snowflake_nextval()) FROM generate_series(1, 100000);
-	FOREACH call IN ARRAY rotated(ARRAY['snowflake_nextval()', 'clock_timestamp()'], round) LOOP
-		start := clock_timestamp();
-		EXECUTE format('SELECT count(%s) FROM generate_series(1, %s) AS i', call, ids);
-		elapsed := clock_timestamp() - start;
-		INSERT INTO figure (measure, rival, round, value)
-		VALUES (format('one call, %s (ns)', variant), call, round,
-			extract(epoch FROM elapsed) * 1e9 / ids);
-	END LOOP;
+	CALL measure_round(format('one call, %s (ns)', variant),
+		'SELECT count(%s) FROM generate_series(1, %s) AS i',
+		ARRAY['snowflake_nextval()', 'clock_timestamp()'], round, ids);
 END
 $$;
 
