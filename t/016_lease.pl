@@ -162,10 +162,6 @@ $copy->stop;
 
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($node, 'copy', has_streaming => 1);
-my $leases = in_registry(
-	$registry,
-	"SELECT count(*) FROM granted WHERE worker_id NOT IN (SELECT worker_id FROM snowflake_registry.leases WHERE state = 'held')"
-);
 $standby->start;
 $standby->append_conf('postgresql.conf', "snowflake.node_name = 'standby'");
 $standby->reload;
