@@ -156,6 +156,27 @@ run_in_release_as()
 	in_release "$version" "$user" env SNOWFLAKE_MUTANTS=0 "$place/$script" "$@"
 }
 
+# Run a function of the caller for several versions at once, as the tests wait a
+# lot, and show what each printed when it is over.  $work is the caller's directory
+# for such things.
+beside_each_other()
+{
+	local function=$1 version status=0
+	local -A jobs
+	shift
+
+	for version in "$@"; do
+		# shellcheck disable=SC2154
+		"$function" "$version" >"$work/$version.log" 2>&1 &
+		jobs[$version]=$!
+	done
+	for version in "$@"; do
+		wait "${jobs[$version]}" || status=1
+		cat "$work/$version.log"
+	done
+	return $status
+}
+
 # Copy the sources to a new directory of the user that runs the server, which
 # may not be able to read ours.
 copy_sources()

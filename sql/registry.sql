@@ -84,7 +84,7 @@ SELECT count(DISTINCT worker_id) FROM generate_series(1, 4) AS i, snowflake_regi
 
 -- After a promotion, or a restored backup, grants may be lost: nobody goes on,
 -- and all begin above what could have been granted
-UPDATE snowflake_registry.registry SET max_lease = '2 seconds', max_clock_lead = '500 ms', history = 'another/00000001';
+UPDATE snowflake_registry.registry SET max_lease = '2 seconds', max_clock_lead = '2 seconds', history = 'another/00000001';
 SELECT lease_ends(id, clock_timestamp()) FROM generate_series(0, 3) AS id;
 SELECT worker_id AS id, instance, ends FROM snowflake_registry.lease WHERE worker_id = 2 \gset
 SELECT snowflake_registry.renew(:id, :'instance', :'ends', clock_timestamp(), '1 second');
