@@ -921,8 +921,9 @@ watch_clock(void)
 	int64		offset = now - after;
 	int64		step = offset - (int64) known;
 
-	/* we may have been stopped between the looks */
-	if (known != 0 && Max(step, -step) < CLOCK_STEP + (after - before))
+	/* if we were stopped between the looks, they tell nothing */
+	if (after - before > CLOCK_STEP ||
+		(known != 0 && Max(step, -step) < CLOCK_STEP + (after - before)))
 		return false;
 	if (!pg_atomic_compare_exchange_u64(&shared->clock_offset, &known, offset) ||
 		known == 0)
