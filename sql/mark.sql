@@ -27,21 +27,21 @@ SELECT snowflake_nextval() > :id + (3::bigint << 22) AS above;
 -- over and in a cursor that is open
 SELECT snowflake_nextval() AS id \gset
 BEGIN;
-DECLARE c CURSOR FOR SELECT snowflake_nextval() > :id + (500::bigint << 22) AS above FROM generate_series(1, 4);
+DECLARE c CURSOR FOR SELECT snowflake_nextval() > :id + (1500::bigint << 22) AS above FROM generate_series(1, 4);
 FETCH 2 FROM c;
-SELECT snowflake_advance(:id + (500::bigint << 22));
+SELECT snowflake_advance(:id + (1500::bigint << 22));
 FETCH 2 FROM c;
 COMMIT;
 -- an id that is behind changes nothing
 SELECT snowflake_advance(1);
-SELECT snowflake_nextval() > :id + (500::bigint << 22) AS above;
+SELECT snowflake_nextval() > :id + (1500::bigint << 22) AS above;
 SELECT snowflake_advance(NULL);
 -- what is no id of the layout
 SELECT snowflake_advance(-1);
 \echo :LAST_ERROR_SQLSTATE
 
 -- The mark set too low is put right, and says so
-SELECT pg_sleep(1);
+SELECT pg_sleep(2);
 \set VERBOSITY terse
 \pset format unaligned
 SELECT snowflake_nextval() AS id \gset

@@ -20,7 +20,7 @@ my @layouts = (
 
 	# lane above sequence: ids spill to other lanes
 	[ 'snowflake', 'spills' ],
-	[ 'time:41 worker:4 lane:4 tag:4 sequence:10', 'spills' ],
+	[ 'time:41 worker:4 lane:6 tag:4 sequence:8', 'spills' ],
 	[ 'time:51 lane:5 sequence:5 tick:1us', '' ],
 
 	# sequence above lane: they stay where they are

@@ -56,7 +56,7 @@ is( $node->safe_psql(
 	'a new session on an idle lane does not fall behind either');
 is( $node->safe_psql(
 		'postgres',
-		"SELECT max(snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) BETWEEN interval '0 s' AND interval '3 s' FROM generate_series(1, 1000)"
+		"SELECT max(snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) <= interval '3 s' FROM generate_series(1, 1000)"
 	),
 	't',
 	'the lead is within bounds');
@@ -67,7 +67,7 @@ my $seconds = seconds_taken(sub { ($code, $message) = sqlstate_of($node, 'SELECT
 is($code, 'SF001', 'a step back of a minute is an error');
 like(
 	$message,
-	qr/snowflake ids are too far ahead of the clock.*DETAIL: .*another 5\d{4}\.\d+ ms.*HINT: .*snowflake\.max_ahead/s,
+	qr/snowflake ids are too far ahead of the clock.*DETAIL: .*another [345]\d{4}\.\d+ ms.*HINT: .*snowflake\.max_ahead/s,
 	'which explains itself');
 cmp_ok($seconds, '>=', 1, 'after max_wait');
 ($code) = sqlstate_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_nextval()');
@@ -100,9 +100,11 @@ foreach my $way (
 
 	$waiting->query_until(qr/waiting/, "\\echo waiting\n$wait;\n");
 	wait_until_waiting($node, "a call waits for $function");
-	$node->safe_psql(
+	# it may be looking at the clock just then
+	$node->poll_query_until(
 		'postgres',
-		"SELECT $function(pid) FROM pg_stat_activity WHERE wait_event_type = 'Extension'");
+		"SELECT count($function(pid)) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Extension'"
+	) or die 'nobody waits';
 	$waiting->{run}->pump_nb until $waiting->{stderr} =~ $expected || $waiting->{timeout}->is_expired;
 	like($waiting->{stderr}, $expected, "$function ends the wait");
 	$waiting->{stderr} = '';
@@ -222,7 +224,7 @@ is($code, 'SF003', 'a layout that has ended');
 like($message, qr/layout has no tick left.*DETAIL: .*2024-11-20.*HINT: /s, 'explains itself');
 $node->stop;
 
-my $seconds_left = 4;
+my $seconds_left = 15;
 $node = new_server(
 	'ending',
 	'snowflake.max_ahead' => -1,
@@ -231,7 +233,7 @@ $node = new_server(
 		(time + $seconds_left) * 1000 - (1 << 20)));
 my $last = 0;
 my $made = 0;
-my $deadline = time + 60;
+my $deadline = time + 90;
 do
 {
 	my ($ret, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");

@@ -138,7 +138,15 @@ sub is_not_above
 sub live_again
 {
 	my ($node, $database, $old, $name) = @_;
-	my $new = make_ids($node, $database, $old->{begin});
+	# from before it, as it takes the clients some time to begin, to its end
+	my $new = make_ids($node, $database, $old->{begin} - 0.3);
+	while ($new->{end} < $old->{end})
+	{
+		my $more = make_ids($node, $database);
+
+		push @{ $new->{ids} }, @{ $more->{ids} };
+		$new->{end} = $more->{end};
+	}
 
 	# when an id was made, in this layout
 	my $again = grep {
@@ -146,7 +154,7 @@ sub live_again
 		$new->{begin} <= $time && $time <= $new->{end}
 	} @{ $old->{ids} };
 
-	cmp_ok($again, '>', 1000, "$name: the clock goes again through the time of $again ids");
+	cmp_ok($again, '>', 100, "$name: the clock goes again through the time of $again ids");
 	return $new;
 }
 

@@ -172,8 +172,14 @@ foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 	$node->stop;
 	$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
 	start_with_clock($node, -2);
-	($code) = sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()");
-	is($code, '57014', 'the first session after a start writes the mark, and is cancelled');
+	my $first = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $first->query_safe('SELECT pg_backend_pid()');
+	begin_query($first, 'SELECT snowflake_nextval();');
+	wait_until($node, $pid, "wait_event = 'SyncRep'", 'the first session after a start writes the mark');
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	$first->query('SELECT 1');
+	like(take_errors($first), qr/canceling statement due to user request/, 'and is cancelled');
+	$first->quit;
 	cmp_ok(mark_of($node), '>', $mark, 'half way');
 	set_and_reload($node, "synchronous_standby_names = ''");
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
@@ -381,10 +387,12 @@ foreach my $statement (
 	'ALTER EXTENSION snowflake SET SCHEMA pg_temp_none; ROLLBACK; BEGIN; ALTER SEQUENCE snowflake_mark OWNER TO CURRENT_USER'
   )
 {
+	my $start = time;
 	my $id = $session->query_safe('SELECT snowflake_nextval()');
 	$session->query("BEGIN; $statement;");
 	take_errors($session);
-	is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], '00000', 'what is left of the lease can be used');
+	($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+	is($code, '00000', 'what is left of the lease can be used') if time - $start < 0.9;
 	sleep 2.2;
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 	is($code, '55P03', 'no mark while the sequence is locked');
@@ -481,6 +489,7 @@ foreach my $mutant (undef, with_mutants() ? 'forgets what was dropped' : ())
 {
 	$node = new_server(
 		'dropped' . ($mutant ? 2 : 1), clock => 1, 'snowflake.layout' => 'snowflake lane:0',
+		'snowflake.max_ahead' => '10s',
 		$mutant ? (mutant => $mutant, synchronous_commit => 'on') : ());
 	@collectors = start_collectors($node, 4);
 	sleep 1.5;
@@ -507,9 +516,9 @@ SELECT snowflake_nextval();
 		  . "\n");
 	push @collectors, { ids => $file };
 	$node->stop('immediate');
-	start_with_clock($node, -3);
+	start_with_clock($node, -5);
 	push @collectors, my @later = start_collectors($node, 4);
-	sleep 2.5;
+	sleep 3.5;
 	stop_collectors(@later);
 	my ($ids, $duplicates) = count_duplicates(@collectors);
 	note("$ids ids, $duplicates duplicates");
@@ -521,7 +530,7 @@ SELECT snowflake_nextval();
 	else
 	{
 		is($duplicates, 0, 'dropped, created, crashed, the clock back: no id was made twice');
-		cmp_ok($ids, '>', 50_000, 'many were made');
+		cmp_ok($ids, '>', 5_000, 'many were made');
 	}
 	$node->stop('immediate');
 }

@@ -168,8 +168,8 @@ sub is_unique
 	note "$label: $result->{first} and $result->{second} ids, "
 	  . ($result->{cells} // 0)
 	  . " ticks of a lane lived twice, $result->{duplicates} duplicates";
-	cmp_ok($result->{first}, '>=', 5000, "$label: ids of the old server");
-	cmp_ok($result->{second}, '>=', 5000, "$label: ids of the new server");
+	cmp_ok($result->{first}, '>=', 1000, "$label: ids of the old server");
+	cmp_ok($result->{second}, '>=', 1000, "$label: ids of the new server");
 	cmp_ok($result->{cells}, '>=', 100, "$label: the same ticks on the same lanes")
 	  if defined $result->{cells};
 	if ($mutant)
@@ -428,7 +428,7 @@ foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
 		cut_off($chain->{$to});
 		$chain->{cut} = clock_of($chain->{$from});
 	}
-	sleep 1.8;
+	sleep 4;
 	foreach my $chain (@chains)
 	{
 		$chain->{$from}->stop('immediate');
@@ -441,7 +441,7 @@ foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
 		"the session on $to has timeline $timeline");
 	$chains[0]->{session}->quit;
 	wait_for_clients($_->{$to}, 3) foreach @chains;
-	sleep 1;
+	sleep 3;
 }
 foreach my $chain (@chains)
 {
@@ -520,9 +520,11 @@ cut_off($sync_standby);
 wait_until_blocked($sync);
 ($code) = sqlstate_of($sync, q{SET statement_timeout = '200ms'; SELECT snowflake_nextval()});
 is($code, '57014', 'a wait for the session that waits can be ended');
-$sync->safe_psql(
+# it may be looking whether to go on just then
+$sync->poll_query_until(
 	'postgres',
-	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'");
+	"SELECT count(pg_cancel_backend(pid)) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+) or die 'nobody waits';
 wait_until_blocked($sync);
 attach($sync_standby);
 is( $sync->safe_psql(
@@ -551,7 +553,7 @@ foreach my $pair (@pairs)
 	$pair->{standby}->promote;
 	$pair->{mark} =
 	  $pair->{standby}->safe_psql('postgres', 'SELECT last_value FROM snowflake_mark');
-	live_again($pair->{standby}, $pair->{cut} - 0.2);
+	live_again($pair->{standby}, $pair->{cut} - 0.6);
 	my $last = max(@{ $pair->{old} });
 	$pair->{behind} = $pair->{standby}->safe_psql(
 		'postgres',

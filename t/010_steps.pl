@@ -36,10 +36,7 @@ sub step_through
 	my @collectors = start_collectors($node, 8);
 	my (@leads, @states);
 
-	$node->poll_query_until(
-		'postgres',
-		"SELECT count(*) = 8 FROM pg_stat_activity WHERE query LIKE '%generate_series(1, 20)%' AND pid <> pg_backend_pid()"
-	) or BAIL_OUT('clients do not work');
+	wait_for_collectors($node, 8);
 	foreach my $offset (@offsets)
 	{
 		set_clock($node, $offset);
@@ -69,7 +66,7 @@ foreach my $name (sort keys %strategies)
 
 	note("$name: $ids ids; @$states; leads @$leads; errors " . join ' ', %$errors);
 	is($duplicates, 0, "$name: no id was made twice");
-	cmp_ok($ids, '>', 20_000, "$name: many were made");
+	cmp_ok($ids, '>', 2_000, "$name: many were made");
 	if (defined $strategy->{longest_lead})
 	{
 		delete $errors->{SF001};

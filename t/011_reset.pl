@@ -30,6 +30,7 @@ sub hunt
 	my $refused = 0;
 	my $ahead;
 
+	wait_for_collectors($node, 8);
 	foreach my $round (0 .. 3)
 	{
 		# From one worker id to the next without a new mark, which is written
@@ -39,7 +40,7 @@ sub hunt
 		set_clock($node, $ahead + $round * $phase - time);
 		sleep $phase;
 		set_and_reload($node, 'snowflake.worker_id = ' . ++$worker_id);
-		sleep $phase;
+		sleep $phase / 2;
 
 		set_clock($node, 0);
 		for (;;)

@@ -36,6 +36,10 @@ sub fails
 sub terminate_worker
 {
 	my ($server) = @_;
+
+	$server->poll_query_until(
+		'postgres',
+		"SELECT count(*) = 1 FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'") or die;
 	my ($pid) = split /\|/, $server->safe_psql(
 		'postgres',
 		"SELECT pid, pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'");
@@ -71,6 +75,7 @@ my $node = new_server(
 	lease_from(
 		$registry,
 		'snowflake.node_name' => 'first',
+		'snowflake.registry_lease' => '6s',
 		'snowflake.worker_id' => 7,
 		'wal_level' => 'replica',
 		'max_wal_senders' => 5,
@@ -93,7 +98,7 @@ ok( $registry->poll_query_until('postgres', "SELECT ends > '$ends' FROM snowflak
 # An outage that is longer than the lease.  Ids are made until its end.
 $registry->stop;
 my $last_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-for (my $begin = time; time < $begin + 10; sleep 0.01)
+for (my $begin = time; time < $begin + 20; sleep 0.01)
 {
 	my ($ret, $id) = $node->psql('postgres', 'SELECT snowflake_nextval()');
 	last if $ret != 0;
@@ -140,6 +145,7 @@ start_with_clock($node, 3600);
 # up to 15 libfaketime leaves the clock alone for the first one, which is forked
 # by a signal handler
 terminate_worker($node);
+$node->poll_query_until('postgres', "SELECT lease_state = 'refused' FROM snowflake_status()") or die;
 fails($node, qr/refuses/, 'clock an hour ahead of the registry\'s');
 like(slurp_file($node->logfile), qr/clock is ahead of the registry's/, 'the log says so');
 set_clock($node, 0);
@@ -250,17 +256,17 @@ ok( $hosts->poll_query_until(
 		'postgres', "SELECT state = 'no lease' AND lease_state = 'none free' FROM snowflake_status()"),
 	'no worker id is free');
 fails($hosts, qr/no free worker id/, 'none free');
-in_registry($registry, "SELECT snowflake_registry.unreserve(5, now() + '30 s')");
+in_registry($registry, "SELECT snowflake_registry.unreserve(31, now() + '30 s')");
 $hosts->append_conf('postgresql.conf', "snowflake.node_name = 'ahead'");
 $hosts->reload;
-ok( $hosts->poll_query_until('postgres', "SELECT state = 'no lease' AND worker_id = 5 FROM snowflake_status()"),
+ok( $hosts->poll_query_until('postgres', "SELECT state = 'no lease' AND worker_id = 31 FROM snowflake_status()"),
 	'a lease that begins some seconds ahead');
 my ($ahead_code, $ahead_message) = sqlstate_of($hosts, 'SELECT snowflake_nextval()');
 is($ahead_code, 'SF004', 'is of no use');
-like($ahead_message, qr/begins ahead of the clock.*for worker id 5/s, 'and the error says so');
+like($ahead_message, qr/begins ahead of the clock.*for worker id 31/s, 'and the error says so');
 in_registry(
 	$registry,
-	"SELECT count(snowflake_registry.unreserve(i, now())) FROM generate_series(0, 31) AS i WHERE i <> 5");
+	"SELECT count(snowflake_registry.unreserve(i, now())) FROM generate_series(0, 31) AS i WHERE i <> 31");
 $hosts->restart;
 makes_ids_again($hosts, 'ids are made when others are free');
 
@@ -315,6 +321,9 @@ $other->stop;
 # server was granted, whatever the registry does to it.
 #
 
+$node->append_conf('postgresql.conf', "snowflake.registry_lease = '2s'");
+$node->restart;
+makes_ids_again($node, 'ids are made with a short lease');
 my @collectors = start_collectors($node, 8);
 foreach my $round (1 .. 8)
 {
@@ -344,7 +353,7 @@ COPY granted FROM '$dir/granted';
 EOC
 cmp_ok(
 	$node->safe_psql('postgres', 'SELECT count(DISTINCT snowflake_worker_id(id)) FROM ids'),
-	'>', 2, 'with several worker ids');
+	'>', 1, 'with several worker ids');
 is($node->safe_psql('postgres', <<'EOC'), 0, 'each within a lease');
 SELECT count(*)
 FROM (SELECT DISTINCT snowflake_worker_id(id) AS worker_id, snowflake_timestamp(id) AS instant FROM ids) AS used

@@ -6,6 +6,7 @@ use strict;
 use warnings;
 use Cwd qw(abs_path);
 use Exporter 'import';
+use File::Basename;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -16,7 +17,7 @@ our @EXPORT = qw(
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   set_and_reload crash
   faketime_library set_clock start_with_clock use_mutant with_mutants
-  start_collectors stop_collectors count_duplicates
+  start_collectors wait_for_collectors stop_collectors count_duplicates
 );
 
 # A test that hunts for something is worth nothing if it would not find it.
@@ -320,6 +321,18 @@ sub start_collectors
 	return @collectors;
 }
 
+# Wait until they are all at work, with the statement that they have if none is given.
+sub wait_for_collectors
+{
+	my ($node, $number) = @_;
+
+	$node->poll_query_until(
+		'postgres',
+		"SELECT count(*) = $number FROM pg_stat_activity WHERE query LIKE '%generate_series(1, 20)%' AND pid <> pg_backend_pid()"
+	) or BAIL_OUT('clients do not work');
+	return;
+}
+
 # End the clients.  Returns the SQLSTATEs of the errors that they saw, except
 # for those that the end of a server brings, with their number.
 sub stop_collectors
@@ -396,6 +409,9 @@ sub faketime_library
 	return $found[0];
 }
 
+# What goes before libfaketime, see there.
+my $clock_guard;
+
 # Set the clock of a server off by so many seconds.  The clock goes on from
 # there.  The monotonic clock is left alone, as a real step would.
 sub set_clock
@@ -417,7 +433,12 @@ sub start_with_clock
 	my ($node, $offset, %parameters) = @_;
 
 	set_clock($node, $offset) if defined $offset;
-	local $ENV{LD_PRELOAD} = faketime_library();
+	if (!$clock_guard)
+	{
+		$clock_guard = abs_path(PostgreSQL::Test::Utils::tempdir()) . '/clock_guard.so';
+		system_or_bail('gcc', '-shared', '-fPIC', '-o', $clock_guard, dirname(__FILE__) . '/clock_guard.c');
+	}
+	local $ENV{LD_PRELOAD} = "$clock_guard:" . faketime_library();
 	local $ENV{FAKETIME_TIMESTAMP_FILE} = abs_path($node->basedir . '/clock');
 	local $ENV{FAKETIME_NO_CACHE} = 1;
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;

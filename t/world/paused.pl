@@ -24,6 +24,22 @@ sub processes
 	return ($postmaster, map { /^(\d+) \(.*\) \S $postmaster / ? $1 : () } `cat /proc/[0-9]*/stat 2>/dev/null`);
 }
 
+# The server that holds the lease comes first: the last one that took it over, unless
+# that has lost it again.
+sub holder_first
+{
+	my @servers = @_;
+
+	foreach (1 .. 100)
+	{
+		return @servers if (sqlstate_of($servers[0], 'SELECT snowflake_nextval()'))[0] eq '00000';
+		@servers = reverse @servers;
+		sleep 0.1;
+	}
+	BAIL_OUT('no lease');
+	return;
+}
+
 # Wait until a server makes ids, which it cannot before the other's lease is over.
 sub wait_for_lease
 {
@@ -97,10 +113,9 @@ sub hunt
 
 	foreach my $round (@rounds)
 	{
-		my ($holder, $other) = @servers;
+		my ($holder, $other) = holder_first(@servers);
 		my @collectors;
 
-		wait_for_lease($holder);
 		push @collectors, start_collectors($_, 4) foreach @servers;
 		push @all, @collectors;
 		sleep 0.5;
@@ -129,7 +144,12 @@ my %rounds = (
 	'forgets what it used' => ['server restarted']);
 foreach my $mutant (with_mutants() ? sort keys %rounds : ())
 {
-	($ids, $duplicates) = hunt($mutant =~ tr/ /_/r, $mutant, @{ $rounds{$mutant} });
+	# a pause that others of the machine add may leave no time for them
+	foreach my $try (1 .. 3)
+	{
+		($ids, $duplicates) = hunt($mutant =~ tr/ /_/r . "_$try", $mutant, @{ $rounds{$mutant} });
+		last if $duplicates > 0;
+	}
 	cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
 }
 

@@ -66,8 +66,16 @@ sub live_again
 	my $greatest = max(@{ $old->{ids} });
 	my %seen = map { $_ => 1 } @{ $old->{ids} };
 
-	set_clock($node, $old->{begin} - time);
+	# psql takes some time to start
+	set_clock($node, $old->{begin} - 1 - time);
 	my $new = make_ids($node, $database);
+	while ($new->{end} < $old->{end})
+	{
+		my $more = make_ids($node, $database);
+
+		push @{ $new->{ids} }, @{ $more->{ids} };
+		$new->{end} = $more->{end};
+	}
 
 	# when an id was made, in this layout
 	my $again = grep {
