@@ -156,23 +156,23 @@ run_in_release_as()
 	in_release "$version" "$user" env SNOWFLAKE_MUTANTS=0 "$place/$script" "$@"
 }
 
-# Run a function of the caller for several versions at once, as the tests wait a
-# lot, and show what each printed when it is over.  $work is the caller's directory
-# for such things.
+# Run a function of the caller for several versions, or other words, at once, as
+# the tests wait a lot, and show what each printed when it is over.  $work is the
+# caller's directory for such things.
 beside_each_other()
 {
-	local function=$1 version status=0
+	local function=$1 word status=0
 	local -A jobs
 	shift
 
-	for version in "$@"; do
+	for word in "$@"; do
 		# shellcheck disable=SC2154
-		"$function" "$version" >"$work/$version.log" 2>&1 &
-		jobs[$version]=$!
+		"$function" "$word" >"$work/$word.log" 2>&1 &
+		jobs[$word]=$!
 	done
-	for version in "$@"; do
-		wait "${jobs[$version]}" || status=1
-		cat "$work/$version.log"
+	for word in "$@"; do
+		wait "${jobs[$word]}" || status=1
+		cat "$work/$word.log"
 	done
 	return $status
 }
