@@ -392,7 +392,7 @@ foreach my $statement (
 	$session->query("BEGIN; $statement;");
 	take_errors($session);
 	($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-	is($code, '00000', 'what is left of the lease can be used') if time - $start < 0.9;
+	ok($code eq '00000' || time - $start > 1.5, 'what is left of the lease can be used');
 	sleep 2.2;
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 	is($code, '55P03', 'no mark while the sequence is locked');
@@ -530,7 +530,7 @@ SELECT snowflake_nextval();
 	else
 	{
 		is($duplicates, 0, 'dropped, created, crashed, the clock back: no id was made twice');
-		cmp_ok($ids, '>', 5_000, 'many were made');
+		cmp_ok($ids, '>', 50_000, 'many were made');
 	}
 	$node->stop('immediate');
 }

@@ -168,8 +168,8 @@ sub is_unique
 	note "$label: $result->{first} and $result->{second} ids, "
 	  . ($result->{cells} // 0)
 	  . " ticks of a lane lived twice, $result->{duplicates} duplicates";
-	cmp_ok($result->{first}, '>=', 1000, "$label: ids of the old server");
-	cmp_ok($result->{second}, '>=', 1000, "$label: ids of the new server");
+	cmp_ok($result->{first}, '>=', 5000, "$label: ids of the old server");
+	cmp_ok($result->{second}, '>=', 5000, "$label: ids of the new server");
 	cmp_ok($result->{cells}, '>=', 100, "$label: the same ticks on the same lanes")
 	  if defined $result->{cells};
 	if ($mutant)

@@ -66,7 +66,7 @@ foreach my $name (sort keys %strategies)
 
 	note("$name: $ids ids; @$states; leads @$leads; errors " . join ' ', %$errors);
 	is($duplicates, 0, "$name: no id was made twice");
-	cmp_ok($ids, '>', 2_000, "$name: many were made");
+	cmp_ok($ids, '>', 20_000, "$name: many were made");
 	if (defined $strategy->{longest_lead})
 	{
 		delete $errors->{SF001};

@@ -353,7 +353,7 @@ COPY granted FROM '$dir/granted';
 EOC
 cmp_ok(
 	$node->safe_psql('postgres', 'SELECT count(DISTINCT snowflake_worker_id(id)) FROM ids'),
-	'>', 1, 'with several worker ids');
+	'>', 2, 'with several worker ids');
 is($node->safe_psql('postgres', <<'EOC'), 0, 'each within a lease');
 SELECT count(*)
 FROM (SELECT DISTINCT snowflake_worker_id(id) AS worker_id, snowflake_timestamp(id) AS instant FROM ids) AS used

@@ -17,7 +17,7 @@ our @EXPORT = qw(
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   set_and_reload crash
   faketime_library set_clock start_with_clock use_mutant with_mutants
-  start_collectors wait_for_collectors stop_collectors count_duplicates
+  start_collectors wait_for_collectors stop_collectors count_duplicates live_through
 );
 
 # A test that hunts for something is worth nothing if it would not find it.
@@ -347,6 +347,30 @@ sub stop_collectors
 	}
 	delete @errors{qw(57P01 57P02 57P03)};
 	return \%errors;
+}
+
+# The clock was set to before an earlier run: make ids, one run after the other,
+# until it is past the end of that.  Returns them, and how many ids of the earlier
+# run are of the time that the clock went through again, by the bits below time.
+sub live_through
+{
+	my ($old, $time_shift, $make_ids) = @_;
+	my $new = $make_ids->();
+
+	while ($new->{end} < $old->{end})
+	{
+		my $more = $make_ids->();
+
+		push @{ $new->{ids} }, @{ $more->{ids} };
+		$new->{end} = $more->{end};
+	}
+
+	# when an id was made, by the default epoch
+	my $again = grep {
+		my $time = ($_ >> $time_shift) / 1000 + 1767225600;
+		$new->{begin} <= $time && $time <= $new->{end}
+	} @{ $old->{ids} };
+	return ($new, $again);
 }
 
 # The ids that clients saw, and how many of them were seen before.

@@ -66,22 +66,8 @@ sub live_again
 	my $greatest = max(@{ $old->{ids} });
 	my %seen = map { $_ => 1 } @{ $old->{ids} };
 
-	# psql takes some time to start
 	set_clock($node, $old->{begin} - 1 - time);
-	my $new = make_ids($node, $database);
-	while ($new->{end} < $old->{end})
-	{
-		my $more = make_ids($node, $database);
-
-		push @{ $new->{ids} }, @{ $more->{ids} };
-		$new->{end} = $more->{end};
-	}
-
-	# when an id was made, in this layout
-	my $again = grep {
-		my $time = ($_ >> 19) / 1000 + 1767225600;
-		$new->{begin} <= $time && $time <= $new->{end}
-	} @{ $old->{ids} };
+	my ($new, $again) = live_through($old, 19, sub { make_ids($node, $database) });
 	cmp_ok($again, '>', 1000, "$name: the clock goes again through the time of $again ids");
 
 	my $duplicates = grep { $seen{$_}++ } @{ $new->{ids} };

@@ -107,7 +107,7 @@ foreach my $receiver (@receivers)
 	is($receiver->safe_psql('postgres', <<'EOC'), 0, "$name: in the order of their ids, rows are in the order of time");
 SELECT count(*)
 FROM (SELECT made_at, max(made_at) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS latest FROM orders) AS o
-WHERE latest > made_at + interval '10 s'
+WHERE latest > made_at + interval '2 s'
 EOC
 }
 
