@@ -1,6 +1,8 @@
 # shellcheck shell=bash
 # What the scripts share.  Sourced by bash, not run.
 
+root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
+
 # The Debian releases that bring the PostgreSQL versions we support.
 declare -A debian_release=([15]=bookworm [17]=trixie [18]=forky)
 
@@ -167,7 +169,7 @@ beside_each_other()
 
 	for word in "$@"; do
 		# shellcheck disable=SC2154
-		"$function" "$word" >"$work/$word.log" 2>&1 &
+		(status=0; stage "$function" "$word"; exit $status) >"$work/$word.log" 2>&1 &
 		jobs[$word]=$!
 	done
 	for word in "$@"; do
@@ -177,15 +179,33 @@ beside_each_other()
 	return $status
 }
 
+# Run a command or a function of the caller, and say how long it took.  The caller
+# has "status", which is 0 as long as none has failed.
+stage()
+{
+	local start=$SECONDS outcome=
+
+	"$@" || { status=1; outcome=', and failed'; }
+	echo "# ${*#"$root/"} took $((SECONDS - start)) s$outcome"
+}
+
+# What failed, again: a log is long, and its end is what is looked at.  That is
+# what script/check and the other tests say of it, and the last lines of a stage
+# that failed, as it may have broken off.
+repeat_failures()
+{
+	awk '
+		/^! / || /^not ok - / { print; next }
+		/^# .* took [0-9]+ s, and failed$/ { for (i = n; i < n + 10; i++) print "! " last[i % 10]; print "! " $0 }
+		{ last[n++ % 10] = $0 }' "$1"
+}
+
 # Copy the sources to a new directory of the user that runs the server, which
 # may not be able to read ours.
 copy_sources()
 {
-	local source
-
-	source=$(dirname "${BASH_SOURCE[0]}")/..
 	mkdir -p "$1"
-	tar --create --directory="$source" --exclude=./.git --exclude='*.o' \
+	tar --create --directory="$root" --exclude=./.git --exclude='*.o' \
 		--exclude='*.bc' --exclude='*.so' --exclude='*.gc??' --exclude=./tmp_check . |
 		tar --extract --no-same-owner --directory="$1"
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
