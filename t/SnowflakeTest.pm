@@ -467,6 +467,9 @@ sub start_with_clock
 	local $ENV{FAKETIME_NO_CACHE} = 1;
 	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
 	local $ENV{DONT_FAKE_MONOTONIC} = 1;
+
+	# for the times of files it takes a lock, which a process that is killed would keep
+	local $ENV{NO_FAKE_STAT} = 1;
 	return $node->start(%parameters);
 }
 
