@@ -1,11 +1,15 @@
 /*
- * The clock of a server under libfaketime, for its handler of SIGALRM, too.
+ * The clock of a server under libfaketime, for its signal handlers, too.
  *
  * libfaketime opens and reads its file whenever it is asked for the time, and the
  * server's handler of SIGALRM asks as well.  If it interrupts something of that
  * kind, it waits for a lock that the interrupted code has taken, for ever; and
  * while the server waits in epoll_wait(), libfaketime tells it the real time.  So
  * the handler is told the real time and what libfaketime was last seen to add to it.
+ *
+ * The postmaster up to 15 does its work in handlers, while it waits in select().
+ * They, and the processes that they start, would be told the real time as well, if
+ * libfaketime knew of the wait.
  *
  * This library is to be preloaded before libfaketime.  Clocks other than that of
  * the day are left alone.
@@ -14,6 +18,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdint.h>
+#include <sys/select.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <time.h>
@@ -97,7 +102,9 @@ int
 sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 {
 	static int	(*next) (int, const struct sigaction *, struct sigaction *) = NULL;
+	void		(*old_handler) (int) = alarm_handler;
 	struct sigaction ours;
+	int			result;
 
 	if (next == NULL)
 		next = dlsym(RTLD_NEXT, "sigaction");
@@ -109,5 +116,19 @@ sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 		ours.sa_handler = handle_alarm;
 		action = &ours;
 	}
-	return next(signal, action, old);
+	result = next(signal, action, old);
+	if (old != NULL && old->sa_handler == handle_alarm)
+		old->sa_handler = old_handler;
+	return result;
+}
+
+int
+select(int number, fd_set * readable, fd_set * writable, fd_set * exceptional,
+	   struct timeval *timeout)
+{
+	static int	(*next) (int, fd_set *, fd_set *, fd_set *, struct timeval *) = NULL;
+
+	if (next == NULL)
+		next = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "select");
+	return next(number, readable, writable, exceptional, timeout);
 }
