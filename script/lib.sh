@@ -196,7 +196,7 @@ repeat_failures()
 {
 	awk '
 		/^! / || /^not ok - / { print; next }
-		/^# .* took [0-9]+ s, and failed$/ { for (i = n; i < n + 10; i++) print "! " last[i % 10]; print "! " $0 }
+		/^# .* took [0-9]+ s, and failed$/ { for (i = n < 10 ? 0 : n - 10; i < n; i++) print "! " last[i % 10]; print "! " $0 }
 		{ last[n++ % 10] = $0 }' "$1"
 }
 

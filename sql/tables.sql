@@ -51,9 +51,7 @@ CREATE ROLE regress_snowflake_user;
 GRANT INSERT ON notes TO regress_snowflake_user;
 REVOKE EXECUTE ON FUNCTION snowflake_nextval() FROM PUBLIC;
 SET ROLE regress_snowflake_user;
-COPY notes (note) FROM STDIN;
-d
-\.
+\copy notes (note) FROM /dev/null
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_nextval() TO PUBLIC;
@@ -78,10 +76,21 @@ BEGIN
 	EXECUTE 'EXPLAIN SELECT FROM orders WHERE id > ANY (ARRAY[snowflake_nextval(), id])';
 END $$;
 SELECT snowflake_currval() = :id AS same;
--- what COPY calls in its place is not for others
-\set VERBOSITY sqlstate
-SELECT snowflake_nextval_batch(NULL);
-SELECT snowflake_nextval_support(NULL);
+-- what COPY calls in its place is not for others; minor releases differ in how
+\set VERBOSITY terse
+DO $$
+DECLARE
+	call text;
+BEGIN
+	FOREACH call IN ARRAY '{snowflake_nextval_batch(NULL),snowflake_nextval_support(NULL)}'::text[] LOOP
+		BEGIN
+			EXECUTE 'SELECT ' || call;
+			RAISE NOTICE '% was called', call;
+		EXCEPTION WHEN undefined_function OR feature_not_supported THEN
+			RAISE NOTICE '% is refused', call;
+		END;
+	END LOOP;
+END $$;
 \set VERBOSITY default
 
 -- A column added to a table that has rows gives each its own id
