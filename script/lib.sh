@@ -45,7 +45,7 @@ need_node_pg()
 {
 	# a Node.js that is there may be another than Debian's
 	command -v npm >/dev/null || need_packages nodejs npm
-	npm install --silent --no-save --prefix "$throwaway/node" pg@8 >"$throwaway/npm.log" 2>&1 ||
+	npm install --loglevel=error --no-save --prefix "$throwaway/node" pg@8 >"$throwaway/npm.log" 2>&1 ||
 		{ cat "$throwaway/npm.log"; die "could not install pg"; }
 	export NODE_PATH=$throwaway/node/node_modules
 }
