@@ -245,7 +245,7 @@ start_throwaway_server()
 	as_user make --silent -C "$throwaway/source" PG_CONFIG="$bindir/pg_config" \
 		with_llvm=no install DESTDIR="$throwaway/stage" >"$throwaway/build.log" 2>&1 ||
 		{ cat "$throwaway/build.log"; die "could not build the extension"; }
-	as_user "$bindir/initdb" --pgdata="$throwaway/data" --username=postgres \
+	as_user "$bindir/initdb" --pgdata="$throwaway/data" --username=postgres --encoding=UTF8 --locale=C \
 		--auth=trust --no-sync >/dev/null
 	{
 		staged_settings "$version" "$throwaway/stage"
