@@ -122,13 +122,19 @@ sigaction(int signal, const struct sigaction *action, struct sigaction *old)
 	return result;
 }
 
+static int	(*libc_select) (int, fd_set *, fd_set *, fd_set *, struct timeval *);
+
+/* Not at the first call, when handlers may come in between. */
+static void
+__attribute__((constructor))
+find_select(void)
+{
+	libc_select = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "select");
+}
+
 int
 select(int number, fd_set * readable, fd_set * writable, fd_set * exceptional,
 	   struct timeval *timeout)
 {
-	static int	(*next) (int, fd_set *, fd_set *, fd_set *, struct timeval *) = NULL;
-
-	if (next == NULL)
-		next = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), "select");
-	return next(number, readable, writable, exceptional, timeout);
+	return libc_select(number, readable, writable, exceptional, timeout);
 }
