@@ -18,7 +18,7 @@ EXTENSION = snowflake snowflake_registry
 DATA = snowflake--1.0.sql snowflake_registry--1.0.sql
 PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
-REGRESS = layout decode compose vectors roundtrip settings generate tables mark \
+REGRESS = layout decode compose vectors roundtrip settings generate tables internal mark \
 	time partitions text mask inspect reserve adopt status registry
 
 PG_CPPFLAGS = -I$(libpq_srcdir)

@@ -76,22 +76,6 @@ BEGIN
 	EXECUTE 'EXPLAIN SELECT FROM orders WHERE id > ANY (ARRAY[snowflake_nextval(), id])';
 END $$;
 SELECT snowflake_currval() = :id AS same;
--- what COPY calls in its place is not for others; minor releases differ in how
-\set VERBOSITY terse
-DO $$
-DECLARE
-	call text;
-BEGIN
-	FOREACH call IN ARRAY '{snowflake_nextval_batch(NULL),snowflake_nextval_support(NULL)}'::text[] LOOP
-		BEGIN
-			EXECUTE 'SELECT ' || call;
-			RAISE NOTICE '% was called', call;
-		EXCEPTION WHEN undefined_function OR feature_not_supported THEN
-			RAISE NOTICE '% is refused', call;
-		END;
-	END LOOP;
-END $$;
-\set VERBOSITY default
 
 -- A column added to a table that has rows gives each its own id
 CREATE TABLE legacy AS SELECT i AS n FROM generate_series(1, 10000) AS i;

@@ -1,0 +1,5 @@
+-- What COPY calls in the place of snowflake_nextval() is not for others.  Minor
+-- releases of PostgreSQL refuse it with different errors, hence two expected files.
+\set VERBOSITY sqlstate
+SELECT snowflake_nextval_batch(NULL);
+SELECT snowflake_nextval_support(NULL);
