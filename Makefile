@@ -3,25 +3,25 @@
 MODULE_big = snowflake
 OBJS = \
 	$(WIN32RES) \
-	generator.o \
-	inspect.o \
-	layout.o \
-	mark.o \
-	mask.o \
-	registry.o \
-	settings.o \
 	snowflake.o \
-	stats.o \
-	text.o
+	src/generator.o \
+	src/inspect.o \
+	src/layout.o \
+	src/mark.o \
+	src/mask.o \
+	src/registry.o \
+	src/settings.o \
+	src/stats.o \
+	src/text.o
 
-EXTENSION = snowflake snowflake_registry
-DATA = snowflake--1.0.sql snowflake_registry--1.0.sql
+EXTENSION = snowflake registry/snowflake_registry
+DATA = snowflake--1.0.sql registry/snowflake_registry--1.0.sql
 PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
 REGRESS = layout decode compose vectors roundtrip settings generate tables internal mark \
 	time partitions text mask inspect reserve adopt status registry
 
-PG_CPPFLAGS = -I$(libpq_srcdir)
+PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir)
 SHLIB_LINK_INTERNAL = $(libpq)
 
 REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
@@ -34,16 +34,16 @@ PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
 # PGXS knows of header dependencies only where the server was configured so
-generator.o: compat.h generator.h layout.h mark.h settings.h stats.h
-inspect.o: inspect.h layout.h
-layout.o: compat.h layout.h
-mark.o: compat.h mark.h
-mask.o: mask.h
-registry.o: compat.h generator.h layout.h registry.h settings.h stats.h
-settings.o: compat.h layout.h settings.h
-snowflake.o: compat.h generator.h inspect.h layout.h mask.h registry.h settings.h stats.h text.h
-stats.o: stats.h
-text.o: text.h
+snowflake.o: src/compat.h src/generator.h src/inspect.h src/layout.h src/mask.h src/registry.h src/settings.h src/stats.h src/text.h
+src/generator.o: src/compat.h src/generator.h src/layout.h src/mark.h src/settings.h src/stats.h
+src/inspect.o: src/inspect.h src/layout.h
+src/layout.o: src/compat.h src/layout.h
+src/mark.o: src/compat.h src/mark.h
+src/mask.o: src/mask.h
+src/registry.o: src/compat.h src/generator.h src/layout.h src/registry.h src/settings.h src/stats.h
+src/settings.o: src/compat.h src/layout.h src/settings.h
+src/stats.o: src/stats.h
+src/text.o: src/text.h
 
 # what PGXN takes
 DISTVERSION = $(shell sed -n '1,/"version"/s/.*"version": "\(.*\)",/\1/p' META.json)

@@ -27,19 +27,19 @@ our @EXPORT = qw(
 our %mutants = (
 
 	# the mark found at a start is taken for nothing
-	'forgets the mark' => [ [ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = 0;' ] ],
+	'forgets the mark' => [ [ 'src/mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = 0;' ] ],
 
 	# what a running server remembers
 	'goes by the clock' => [
-		[ 'generator.c', 'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));', 'floor = mark_tick;' ],
-		[ 'generator.c', 'if (last_id >= 0 && *tick <= last_tick)', 'if (last_id >= 0 && *tick == last_tick)' ],
+		[ 'src/generator.c', 'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));', 'floor = mark_tick;' ],
+		[ 'src/generator.c', 'if (last_id >= 0 && *tick <= last_tick)', 'if (last_id >= 0 && *tick == last_tick)' ],
 		[
-			'generator.c',
+			'src/generator.c',
 			'return (word + 1) >> config.sequence_bits;',
 			'return (word & config.sequence_mask) == config.sequence_mask ? (word + 1) >> config.sequence_bits : 0;'
 		],
 		[
-			'generator.c',
+			'src/generator.c',
 			'word = old < window.first ? window.start : old + 1;',
 			'word = old >= window.first && old <= window.last ? old + 1 : window.start;'
 		]
@@ -48,51 +48,51 @@ our %mutants = (
 	# no fault, but time for others to come in between
 	'looks slowly' => [
 		[
-			'generator.c',
+			'src/generator.c',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 20000);'
 		]
 	],
 	'looks again in between' => [
 		[
-			'generator.c',
+			'src/generator.c',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
 			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 20000);'
 		],
 		[
-			'generator.c',
+			'src/generator.c',
 			'must = tick >= limit;',
 			'limit = pg_atomic_read_u64(&slot->limit); floor = pg_atomic_read_u64(&slot->floor); must = tick >= limit;'
 		]
 	],
 	'raises the floor last' => [
-		[ 'generator.c', '!raise_floor(tick))', '((void) raise_floor, false))' ],
+		[ 'src/generator.c', '!raise_floor(tick))', '((void) raise_floor, false))' ],
 		[
-			'generator.c', 'raise_to(&slot->limit, limit);',
+			'src/generator.c', 'raise_to(&slot->limit, limit);',
 			'raise_to(&slot->floor, tick); raise_to(&slot->limit, limit);'
 		]
 	],
-	'does not flush' => [ [ 'mark.c', 'XLogFlush(lsn);', '' ] ],
-	'does not wait for standbys' => [ [ 'mark.c', 'wait_for_standbys(lsn);', '' ] ],
-	'ignores the timeline' => [ [ 'generator.c', 'GetWALInsertionTimeLine()', '1' ] ],
-	'has no guard' => [ [ 'mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
-	'has room for two' => [ [ 'generator.c', '#define MAX_DATABASES	128', '#define MAX_DATABASES	2' ] ],
+	'does not flush' => [ [ 'src/mark.c', 'XLogFlush(lsn);', '' ] ],
+	'does not wait for standbys' => [ [ 'src/mark.c', 'wait_for_standbys(lsn);', '' ] ],
+	'ignores the timeline' => [ [ 'src/generator.c', 'GetWALInsertionTimeLine()', '1' ] ],
+	'has no guard' => [ [ 'src/mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
+	'has room for two' => [ [ 'src/generator.c', '#define MAX_DATABASES	128', '#define MAX_DATABASES	2' ] ],
 	'resets for any worker id' => [
 		[
-			'generator.c',
+			'src/generator.c',
 			"reset_refused(const Layout *layout, uint64 tick)\n{",
 			"reset_refused(const Layout *layout, uint64 tick)\n{ return;"
 		]
 	],
-	'forgets who has made ids' => [ [ 'generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
-	'goes on after its lease' => [ [ 'generator.c', 'if (tick >= config.worker_lease.end)', 'if (false)' ] ],
-	'begins before its lease' => [ [ 'generator.c', 'Max(min_tick, config.worker_lease.start)', 'min_tick' ] ],
+	'forgets who has made ids' => [ [ 'src/generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
+	'goes on after its lease' => [ [ 'src/generator.c', 'if (tick >= config.worker_lease.end)', 'if (false)' ] ],
+	'begins before its lease' => [ [ 'src/generator.c', 'Max(min_tick, config.worker_lease.start)', 'min_tick' ] ],
 	'forgets what it used' =>
-	  [ [ 'registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
-	'takes one id of a block' => [ [ 'generator.c', '&old, last)', '&old, first)' ] ],
-	'masks 15 bits' => [ [ 'mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
+	  [ [ 'src/registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
+	'takes one id of a block' => [ [ 'src/generator.c', '&old, last)', '&old, first)' ] ],
+	'masks 15 bits' => [ [ 'src/mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
 	'forgets what was dropped' =>
-	  [ [ 'generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
+	  [ [ 'src/generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
 );
 
 # Where the server's version makes no difference, they can be left out.
@@ -114,7 +114,7 @@ sub use_mutant
 		my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
 		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
 
-		system_or_bail('sh', '-c', "cp -r *.c *.h Makefile *.sql *.control $dir");
+		system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry $dir");
 		foreach my $change (@{ $mutants{$name} })
 		{
 			my ($file, $from, $to) = @$change;

@@ -3,7 +3,7 @@
  * inspect.h
  *	  A picture of an id.
  *
- * snowflake/inspect.h
+ * snowflake/src/inspect.h
  *
  *-------------------------------------------------------------------------
  */

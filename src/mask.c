@@ -16,7 +16,7 @@
  *
  * Masked ids are stored outside: the same key must give them for ever.
  *
- * snowflake/mask.c
+ * snowflake/src/mask.c
  *
  *-------------------------------------------------------------------------
  */

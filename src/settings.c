@@ -26,7 +26,7 @@
  * than the leader's current value, be it from SET.  Settings can be defined
  * then thanks to GUC_ALLOW_IN_PARALLEL; nobody can change them in parallel.
  *
- * snowflake/settings.c
+ * snowflake/src/settings.c
  *
  *-------------------------------------------------------------------------
  */

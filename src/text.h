@@ -3,7 +3,7 @@
  * text.h
  *	  Ids as text.
  *
- * snowflake/text.h
+ * snowflake/src/text.h
  *
  *-------------------------------------------------------------------------
  */

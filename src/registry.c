@@ -21,7 +21,7 @@
  * The worker starts when recovery has ended, so that a standby leases nothing
  * before it is promoted.
  *
- * snowflake/registry.c
+ * snowflake/src/registry.c
  *
  *-------------------------------------------------------------------------
  */

@@ -3,7 +3,7 @@
  * registry.h
  *	  The lease worker: leases a worker id from the registry.
  *
- * snowflake/registry.h
+ * snowflake/src/registry.h
  *
  *-------------------------------------------------------------------------
  */

@@ -7,7 +7,7 @@
  * work on the older ones.  Included after the PostgreSQL headers that a file
  * needs, and by .c files only.
  *
- * snowflake/compat.h
+ * snowflake/src/compat.h
  *
  *-------------------------------------------------------------------------
  */

@@ -3,7 +3,7 @@
  * settings.h
  *	  The snowflake.* settings.
  *
- * snowflake/settings.h
+ * snowflake/src/settings.h
  *
  *-------------------------------------------------------------------------
  */

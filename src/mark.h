@@ -3,7 +3,7 @@
  * mark.h
  *	  The durable mark: no id above it was ever returned.
  *
- * snowflake/mark.h
+ * snowflake/src/mark.h
  *
  *-------------------------------------------------------------------------
  */

@@ -34,7 +34,7 @@
  * keep each other out by the lock on the extension, so nothing depends on it
  * but the work that it saves.
  *
- * snowflake/mark.c
+ * snowflake/src/mark.c
  *
  *-------------------------------------------------------------------------
  */

@@ -11,7 +11,7 @@
  * parsed once into the struct below, which everything else uses.  Nothing
  * here knows of shared memory, locks or settings.
  *
- * snowflake/layout.h
+ * snowflake/src/layout.h
  *
  *-------------------------------------------------------------------------
  */

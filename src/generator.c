@@ -56,7 +56,7 @@
  * moves the limits of all databases, and is told apart by its number.
  * Nothing else here holds a lock while it waits.
  *
- * snowflake/generator.c
+ * snowflake/src/generator.c
  *
  *-------------------------------------------------------------------------
  */

@@ -10,7 +10,7 @@
  * The text means the same whatever the settings of the session (DateStyle,
  * TimeZone) are: functions that take a layout are IMMUTABLE.
  *
- * snowflake/layout.c
+ * snowflake/src/layout.c
  *
  *-------------------------------------------------------------------------
  */

@@ -1,4 +1,4 @@
-/* snowflake/snowflake_registry--1.0.sql */
+/* snowflake/registry/snowflake_registry--1.0.sql */
 
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_registry" to load this file. \quit

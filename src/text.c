@@ -9,7 +9,7 @@
  *
  * What is read may be shorter, as other programs leave out leading zeros.
  *
- * snowflake/text.c
+ * snowflake/src/text.c
  *
  *-------------------------------------------------------------------------
  */

@@ -14,7 +14,7 @@
  * only that and the end of the process move what was folded.  Counters are
  * exact but for those that a reset meets on their way.
  *
- * snowflake/stats.c
+ * snowflake/src/stats.c
  *
  *-------------------------------------------------------------------------
  */

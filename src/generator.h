@@ -3,7 +3,7 @@
  * generator.h
  *	  Makes snowflake ids.
  *
- * snowflake/generator.h
+ * snowflake/src/generator.h
  *
  *-------------------------------------------------------------------------
  */

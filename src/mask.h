@@ -3,7 +3,7 @@
  * mask.h
  *	  Ids that tell nothing to who does not have the key.
  *
- * snowflake/mask.h
+ * snowflake/src/mask.h
  *
  *-------------------------------------------------------------------------
  */

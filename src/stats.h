@@ -3,7 +3,7 @@
  * stats.h
  *	  Counts what the server does with ids.
  *
- * snowflake/stats.h
+ * snowflake/src/stats.h
  *
  *-------------------------------------------------------------------------
  */
