@@ -15,7 +15,7 @@ die()
 # Packages of a machine that builds and tests for one version.
 packages_for()
 {
-	echo "postgresql-$1 postgresql-server-dev-$1 make gcc libipc-run-perl faketime tini"
+	echo "postgresql-$1 postgresql-server-dev-$1 make gcc libipc-run-perl tini"
 }
 
 # Install the packages that are missing.

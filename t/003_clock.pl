@@ -11,8 +11,6 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-BAIL_OUT('libfaketime is not installed') if !defined faketime_library();
-
 # Wait for a call, that a background session has under way, to wait for the
 # clock.
 sub wait_until_waiting

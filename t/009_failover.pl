@@ -21,8 +21,6 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-BAIL_OUT('libfaketime is not installed') if !defined faketime_library();
-
 # All servers come from backups of one, so that they can be each other's
 # standbys.  Ticks begin at sequence 0, where duplicates are the likeliest.
 my $origin = new_server(

@@ -6,17 +6,19 @@ use strict;
 use warnings;
 use Cwd qw(abs_path);
 use Exporter 'import';
+use Fcntl qw(O_RDWR SEEK_SET);
 use File::Basename;
 use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
+use Time::HiRes qw(time);
 
 our @EXPORT = qw(
   new_server new_hunting_server new_registry lease_from add_extension
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   set_and_reload crash
-  faketime_library set_clock start_with_clock use_mutant with_mutants
+  set_clock start_with_clock use_mutant with_mutants
   start_collectors wait_for_collectors stop_collectors count_duplicates live_through
 );
 
@@ -75,7 +77,8 @@ our %mutants = (
 	'does not flush' => [ [ 'src/mark.c', 'XLogFlush(lsn);', '' ] ],
 	'does not wait for standbys' => [ [ 'src/mark.c', 'wait_for_standbys(lsn);', '' ] ],
 	'ignores the timeline' => [ [ 'src/generator.c', 'GetWALInsertionTimeLine()', '1' ] ],
-	'has no guard' => [ [ 'src/mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
+	'has no guard' =>
+	  [ [ 'src/mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
 	'has room for two' => [ [ 'src/generator.c', '#define MAX_DATABASES	128', '#define MAX_DATABASES	2' ] ],
 	'resets for any worker id' => [
 		[
@@ -91,8 +94,12 @@ our %mutants = (
 	  [ [ 'src/registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
 	'takes one id of a block' => [ [ 'src/generator.c', '&old, last)', '&old, first)' ] ],
 	'masks 15 bits' => [ [ 'src/mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
-	'forgets what was dropped' =>
-	  [ [ 'src/generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
+	'forgets what was dropped' => [
+		[
+			'src/generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);',
+			'written = 0;'
+		]
+	],
 );
 
 # Where the server's version makes no difference, they can be left out.
@@ -427,26 +434,33 @@ sub crash
 	return;
 }
 
-sub faketime_library
-{
-	my @found = glob '/usr/lib/*/faketime/libfaketime.so.1';
-	return $found[0];
-}
+# The clock that a server is started with, see there.
+my $clock_library;
 
-# What goes before libfaketime, see there.
-my $clock_guard;
+# What clock.c has mapped: settings, and which of them is the current one.
+my $clock_settings = 255;
+my $clock_current = $clock_settings * 16;
 
 # Set the clock of a server off by so many seconds.  The clock goes on from
-# there.  The monotonic clock is left alone, as a real step would.
+# there, or, if $per_look is given, stands still but for the looks at it, each of
+# which moves it on by so many microseconds.  Other clocks are left alone, as a
+# real step would.
 sub set_clock
 {
-	my ($node, $offset) = @_;
-	my $file = $node->basedir . '/clock';
+	my ($node, $offset, $per_look) = @_;
+	my $path = $node->basedir . '/clock';
+	my ($file, $current);
 
-	# replaced as a whole: the server must never read half of it
-	unlink "$file.new";
-	append_to_file("$file.new", sprintf('%+.3f', $offset));
-	rename "$file.new", $file or die "could not rename clock file: $!";
+	append_to_file($path, "\0" x ($clock_current + 1)) if !-e $path;
+	sysopen($file, $path, O_RDWR) or die "could not open clock: $!";
+	sysseek($file, $clock_current, SEEK_SET);
+	sysread($file, $current, 1);
+	$current = (ord($current) + 1) % $clock_settings;
+	sysseek($file, $current * 16, SEEK_SET);
+	syswrite($file, pack('q2', (($per_look ? time : 0) + $offset) * 1e9, ($per_look // 0) * 1e3));
+	sysseek($file, $clock_current, SEEK_SET);
+	syswrite($file, chr $current) or die "could not set clock: $!";
+	close $file;
 	return;
 }
 
@@ -457,19 +471,15 @@ sub start_with_clock
 	my ($node, $offset, %parameters) = @_;
 
 	set_clock($node, $offset) if defined $offset;
-	if (!$clock_guard)
+	if (!$clock_library)
 	{
-		$clock_guard = abs_path(PostgreSQL::Test::Utils::tempdir()) . '/clock_guard.so';
-		system_or_bail('gcc', '-shared', '-fPIC', '-o', $clock_guard, dirname(__FILE__) . '/clock_guard.c');
+		$clock_library = abs_path(PostgreSQL::Test::Utils::tempdir()) . '/clock.so';
+		system_or_bail('gcc', '-shared', '-fPIC', '-O2', '-o', $clock_library, dirname(__FILE__) . '/clock.c');
 	}
-	local $ENV{LD_PRELOAD} = "$clock_guard:" . faketime_library();
-	local $ENV{FAKETIME_TIMESTAMP_FILE} = abs_path($node->basedir . '/clock');
-	local $ENV{FAKETIME_NO_CACHE} = 1;
-	local $ENV{FAKETIME_DONT_FAKE_MONOTONIC} = 1;
-	local $ENV{DONT_FAKE_MONOTONIC} = 1;
 
-	# for the times of files it takes a lock, which a process that is killed would keep
-	local $ENV{NO_FAKE_STAT} = 1;
+	# a sanitizer's library has to be the first
+	local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), $clock_library;
+	local $ENV{SNOWFLAKE_TEST_CLOCK} = abs_path($node->basedir . '/clock');
 	return $node->start(%parameters);
 }
 

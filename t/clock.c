@@ -1,0 +1,96 @@
+/*
+ * The clock of a server that a test can set.
+ *
+ * A preloaded library that interposes what tells the time of the day.  It says the
+ * real time plus an offset, or a time that only looks at it move on, each by the
+ * same.  Which of them, is in the file that SNOWFLAKE_TEST_CLOCK names.  All processes
+ * of a server have it mapped, so that a look takes no lock and no memory, and may be
+ * taken in a signal handler.  Other clocks are left alone, as they are when a real
+ * clock is set.
+ *
+ * Who sets the clock fills in another setting than the current one, and then makes
+ * it the current one by a write of one byte: nobody sees half of a setting.
+ */
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NS_PER_S	INT64_C(1000000000)
+
+/* In ns.  The time is an offset if looks do not move it on. */
+struct setting
+{
+	int64_t		time;
+	int64_t		per_look;
+};
+
+/* The file, as set_clock() in SnowflakeTest.pm writes it. */
+static struct
+{
+	struct setting settings[255];
+	uint8_t		current;
+}		   *file;
+
+/* Programs that are not told of a file see the real time. */
+__attribute__((constructor))
+static void
+map_file(void)
+{
+	const char *path = getenv("SNOWFLAKE_TEST_CLOCK");
+	int			fd;
+
+	if (path == NULL)
+		return;
+	fd = open(path, O_RDWR | O_CLOEXEC);
+	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (file == MAP_FAILED)
+		abort();
+	close(fd);
+}
+
+int
+clock_gettime(clockid_t clock, struct timespec *now)
+{
+	int			result = syscall(SYS_clock_gettime, clock, now);
+	struct setting *setting;
+	int64_t		time;
+
+	if (file == NULL || result != 0 || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
+		return result;
+	setting = &file->settings[__atomic_load_n(&file->current, __ATOMIC_ACQUIRE)];
+	if (setting->per_look != 0)
+		time = __atomic_add_fetch(&setting->time, setting->per_look, __ATOMIC_SEQ_CST);
+	else
+		time = now->tv_sec * NS_PER_S + now->tv_nsec + setting->time;
+	now->tv_sec = time / NS_PER_S;
+	now->tv_nsec = time % NS_PER_S;
+	return 0;
+}
+
+int
+gettimeofday(struct timeval *now, void *zone __attribute__((unused)))
+{
+	struct timespec precise;
+
+	clock_gettime(CLOCK_REALTIME, &precise);
+	now->tv_sec = precise.tv_sec;
+	now->tv_usec = precise.tv_nsec / 1000;
+	return 0;
+}
+
+time_t
+time(time_t *now)
+{
+	struct timespec precise;
+
+	clock_gettime(CLOCK_REALTIME, &precise);
+	if (now != NULL)
+		*now = precise.tv_sec;
+	return precise.tv_sec;
+}
