@@ -15,7 +15,7 @@ die()
 # Packages of a machine that builds and tests for one version.
 packages_for()
 {
-	echo "postgresql-$1 postgresql-server-dev-$1 make gcc libipc-run-perl tini"
+	echo "postgresql-$1 postgresql-server-dev-$1 make gcc patch libipc-run-perl tini"
 }
 
 # Install the packages that are missing.
@@ -209,6 +209,16 @@ copy_sources()
 		--exclude='*.bc' --exclude='*.so' --exclude='*.gc??' --exclude=./tmp_check . |
 		tar --extract --no-same-owner --directory="$1"
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
+}
+
+# Remove a guard from the sources in a directory: the mutant is the name of a patch
+# in t/mutants, with spaces.  With --reverse it comes back.
+apply_mutant()
+{
+	local mutant=$1 dir=$2
+	shift 2
+
+	patch --directory="$dir" --strip=1 --fuzz=0 --force --silent "$@" <"$root/t/mutants/${mutant// /-}.patch"
 }
 
 # The settings with which a server finds the extension below a directory that

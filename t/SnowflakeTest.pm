@@ -22,87 +22,10 @@ our @EXPORT = qw(
   start_collectors wait_for_collectors stop_collectors count_duplicates live_through
 );
 
-# A test that hunts for something is worth nothing if it would not find it.
-# These are faults, by name: what is replaced in the sources, once in a file,
-# to switch a guard off.  The test must find what it hunts on a server that has
-# the fault.
-our %mutants = (
-
-	# the mark found at a start is taken for nothing
-	'forgets the mark' => [ [ 'src/mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = 0;' ] ],
-
-	# what a running server remembers
-	'goes by the clock' => [
-		[ 'src/generator.c', 'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));', 'floor = mark_tick;' ],
-		[ 'src/generator.c', 'if (last_id >= 0 && *tick <= last_tick)', 'if (last_id >= 0 && *tick == last_tick)' ],
-		[
-			'src/generator.c',
-			'return (word + 1) >> config.sequence_bits;',
-			'return (word & config.sequence_mask) == config.sequence_mask ? (word + 1) >> config.sequence_bits : 0;'
-		],
-		[
-			'src/generator.c',
-			'word = old < window.first ? window.start : old + 1;',
-			'word = old >= window.first && old <= window.last ? old + 1 : window.start;'
-		]
-	],
-
-	# no fault, but time for others to come in between
-	'looks slowly' => [
-		[
-			'src/generator.c',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 20000);'
-		]
-	],
-	'looks again in between' => [
-		[
-			'src/generator.c',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor));',
-			'floor = Max(mark_tick, pg_atomic_read_u64(&slot->floor)); pg_usleep(MyProcPid % 16 * 20000);'
-		],
-		[
-			'src/generator.c',
-			'must = tick >= limit;',
-			'limit = pg_atomic_read_u64(&slot->limit); floor = pg_atomic_read_u64(&slot->floor); must = tick >= limit;'
-		]
-	],
-	'raises the floor last' => [
-		[ 'src/generator.c', '!raise_floor(tick))', '((void) raise_floor, false))' ],
-		[
-			'src/generator.c', 'raise_to(&slot->limit, limit);',
-			'raise_to(&slot->floor, tick); raise_to(&slot->limit, limit);'
-		]
-	],
-	'does not flush' => [ [ 'src/mark.c', 'XLogFlush(lsn);', '' ] ],
-	'does not wait for standbys' => [ [ 'src/mark.c', 'wait_for_standbys(lsn);', '' ] ],
-	'ignores the timeline' => [ [ 'src/generator.c', 'GetWALInsertionTimeLine()', '1' ] ],
-	'has no guard' =>
-	  [ [ 'src/mark.c', '*found = Max(pages.values[0], pages.values[1]);', '*found = pages.values[0];' ] ],
-	'has room for two' => [ [ 'src/generator.c', '#define MAX_DATABASES	128', '#define MAX_DATABASES	2' ] ],
-	'resets for any worker id' => [
-		[
-			'src/generator.c',
-			"reset_refused(const Layout *layout, uint64 tick)\n{",
-			"reset_refused(const Layout *layout, uint64 tick)\n{ return;"
-		]
-	],
-	'forgets who has made ids' => [ [ 'src/generator.c', "note_use(tick);\n\n\twindow", 'window' ] ],
-	'goes on after its lease' => [ [ 'src/generator.c', 'if (tick >= config.worker_lease.end)', 'if (false)' ] ],
-	'begins before its lease' => [ [ 'src/generator.c', 'Max(min_tick, config.worker_lease.start)', 'min_tick' ] ],
-	'forgets what it used' =>
-	  [ [ 'src/registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
-	'takes one id of a block' => [ [ 'src/generator.c', '&old, last)', '&old, first)' ] ],
-	'masks 15 bits' => [ [ 'src/mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
-	'forgets what was dropped' => [
-		[
-			'src/generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);',
-			'written = 0;'
-		]
-	],
-);
-
-# Where the server's version makes no difference, they can be left out.
+# A test that hunts for something is worth nothing if it would not find it.  For
+# each guard there is a mutant, a patch in t/mutants that removes it: the test must
+# find what it hunts on a server that is built with it.  Where the server's version
+# makes no difference, mutants can be left out.
 sub with_mutants
 {
 	return $ENV{SNOWFLAKE_MUTANTS} // 1;
@@ -110,7 +33,7 @@ sub with_mutants
 
 my %mutant_settings;
 
-# Have a server use a library with a fault, from its next start on.
+# Have a server use the library of a mutant, from its next start on.
 sub use_mutant
 {
 	my ($node, $name) = @_;
@@ -120,18 +43,11 @@ sub use_mutant
 	{
 		my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
 		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
+		my $patch = dirname(__FILE__) . '/mutants/' . ($name =~ tr/ /-/r) . '.patch';
 
 		system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry $dir");
-		foreach my $change (@{ $mutants{$name} })
-		{
-			my ($file, $from, $to) = @$change;
-			my $source = slurp_file("$dir/$file");
-
-			BAIL_OUT("mutant '$name' does not fit $file")
-			  if ($source =~ s/\Q$from\E/$to/g) != 1;
-			unlink "$dir/$file";
-			append_to_file("$dir/$file", $source);
-		}
+		system_log("patch --directory=$dir --strip=1 --fuzz=0 --force <$patch") == 0
+		  or BAIL_OUT("mutant '$name' does not apply");
 		system_or_bail(
 			'make', '--silent', '-C', $dir,
 			'PG_CONFIG=' . $node->installed_command('pg_config'),
@@ -146,7 +62,7 @@ sub use_mutant
 # postgresql.conf; those of the test's own kind are:
 #	preload		the library is in shared_preload_libraries
 #	clock		the server's clock can be stepped with set_clock()
-#	mutant		the library is one of %mutants
+#	mutant		the library is that of a mutant
 sub new_server
 {
 	my ($name, %settings) = @_;
