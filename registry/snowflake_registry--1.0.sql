@@ -33,6 +33,7 @@ CREATE TABLE snowflake_registry.registry (
 	max_lease interval NOT NULL DEFAULT '2 minutes' CHECK (max_lease > '0'),
 	max_clock_lead interval NOT NULL DEFAULT '10 seconds' CHECK (max_clock_lead >= '0'),
 	asynchronous_standbys boolean NOT NULL DEFAULT true,
+	former_reach interval NOT NULL DEFAULT '0',
 	history text,
 	lost_until timestamptz NOT NULL DEFAULT '-infinity'
 );
@@ -49,6 +50,8 @@ COMMENT ON COLUMN snowflake_registry.registry.max_clock_lead IS
 'how far the clock of a server may be ahead of this one''s; others are refused';
 COMMENT ON COLUMN snowflake_registry.registry.asynchronous_standbys IS
 'whether grants may be missing after a promotion; false if all standbys are synchronous';
+COMMENT ON COLUMN snowflake_registry.registry.former_reach IS
+'how far ahead leases may end that were granted under former settings, since leases were revoked the last time';
 COMMENT ON COLUMN snowflake_registry.registry.history IS
 'system identifier and WAL timeline of the last grant, which a promotion, a restored backup or dump changes';
 COMMENT ON COLUMN snowflake_registry.registry.lost_until IS
@@ -73,6 +76,24 @@ COMMENT ON FUNCTION snowflake_registry.replace_unused() IS
 
 CREATE TRIGGER replace_unused BEFORE INSERT ON snowflake_registry.registry
 FOR EACH ROW EXECUTE FUNCTION snowflake_registry.replace_unused();
+
+-- A lease that was granted before the settings were lowered may end later than any
+-- that they allow now.
+CREATE FUNCTION snowflake_registry.remember_settings() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	NEW.former_reach := greatest(OLD.former_reach, 2 * OLD.max_clock_lead + OLD.max_lease);
+	RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_registry.remember_settings() IS
+'for internal use';
+
+CREATE TRIGGER remember_settings BEFORE UPDATE OF max_lease, max_clock_lead ON snowflake_registry.registry
+FOR EACH ROW EXECUTE FUNCTION snowflake_registry.remember_settings();
 
 CREATE TABLE snowflake_registry.lease (
 	worker_id bigint PRIMARY KEY CHECK (worker_id >= 0),
@@ -132,7 +153,9 @@ AS $$
 BEGIN
 	-- lock in the order of all others: the settings first
 	UPDATE snowflake_registry.registry
-	SET lost_until = greatest(lost_until, clock_timestamp() + 2 * max_clock_lead + max_lease);
+	SET lost_until = greatest(lost_until,
+			clock_timestamp() + greatest(former_reach, 2 * max_clock_lead + max_lease)),
+		former_reach = '0';
 	UPDATE snowflake_registry.lease SET instance = NULL;
 END
 $$;
