@@ -3,6 +3,11 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake" to load this file. \quit
 
+-- Other roles may be able to create objects in our schema, before or after us.  So
+-- every call of a function of ours names the schema, and passes arguments of exactly
+-- the declared types: no overload is a better match.  Everything else is found in
+-- pg_catalog, which is searched first.
+
 --
 -- Making ids
 --
@@ -28,7 +33,7 @@ CREATE FUNCTION snowflake_nextval()
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval'
 LANGUAGE C VOLATILE PARALLEL SAFE
-SUPPORT snowflake_nextval_support;
+SUPPORT @extschema@.snowflake_nextval_support;
 
 COMMENT ON FUNCTION snowflake_nextval() IS
 'make a new id';
@@ -288,7 +293,7 @@ CREATE FUNCTION snowflake_compose(generated_at timestamptz,
 	tag integer DEFAULT 0)
 RETURNS bigint
 LANGUAGE SQL IMMUTABLE PARALLEL SAFE
-RETURN snowflake_compose(generated_at, datacenter_id, worker_id,
+RETURN @extschema@.snowflake_compose(generated_at, datacenter_id, worker_id,
 	timeline, lane, sequence, tag, layout);
 
 COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
@@ -355,8 +360,8 @@ CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
 	upper_bound timestamptz)
 RETURNS boolean
 LANGUAGE SQL STABLE PARALLEL SAFE
-RETURN id >= coalesce(snowflake_first_from(lower_bound), 0)
-	AND id <= coalesce(snowflake_last_before(upper_bound), 9223372036854775807);
+RETURN id >= coalesce(@extschema@.snowflake_first_from(lower_bound), 0)
+	AND id <= coalesce(@extschema@.snowflake_last_before(upper_bound), 9223372036854775807);
 
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz) IS
 'whether an id was made in a range of time, the lower bound included; NULL: no bound';
@@ -365,8 +370,8 @@ CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
 	upper_bound timestamptz, layout text)
 RETURNS boolean
 LANGUAGE SQL IMMUTABLE PARALLEL SAFE
-RETURN id >= coalesce(snowflake_first_from(lower_bound, layout), 0)
-	AND id <= coalesce(snowflake_last_before(upper_bound, layout), 9223372036854775807);
+RETURN id >= coalesce(@extschema@.snowflake_first_from(lower_bound, layout), 0)
+	AND id <= coalesce(@extschema@.snowflake_last_before(upper_bound, layout), 9223372036854775807);
 
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
 'whether an id of the given layout was made in a range of time, the lower bound included; NULL: no bound';
@@ -453,9 +458,6 @@ RETURNS SETOF record
 LANGUAGE plpgsql STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	extension_schema CONSTANT text := (SELECT extnamespace::regnamespace
-		FROM pg_extension WHERE extname = 'snowflake');
 BEGIN
 	-- the bounds of other keys look like ids, too
 	IF NOT EXISTS (SELECT FROM pg_partitioned_table AS part
@@ -468,18 +470,11 @@ BEGIN
 			HINT = 'Create the table with PARTITION BY RANGE on its bigint column.';
 	END IF;
 
-	RETURN QUERY EXECUTE replace($query$
+	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
+	RETURN QUERY
 		SELECT part.oid::regclass, part.lower_id, part.upper_id - 1,
-			CASE
-				WHEN part.lower_id NOT BETWEEN 0 AND largest.id THEN NULL
-				WHEN $2 IS NULL THEN @.snowflake_timestamp(part.lower_id)
-				ELSE @.snowflake_timestamp(part.lower_id, $2)
-			END,
-			CASE
-				WHEN part.upper_id NOT BETWEEN 0 AND largest.id THEN NULL
-				WHEN $2 IS NULL THEN @.snowflake_timestamp(part.upper_id)
-				ELSE @.snowflake_timestamp(part.upper_id, $2)
-			END
+			CASE WHEN part.lower_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.lower_id, layout) END,
+			CASE WHEN part.upper_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.upper_id, layout) END
 		FROM (
 			-- MINVALUE and MAXVALUE are no numbers
 			SELECT child.oid,
@@ -488,16 +483,10 @@ BEGIN
 			FROM pg_inherits AS link
 				JOIN pg_class AS child ON child.oid = link.inhrelid
 				CROSS JOIN pg_get_expr(child.relpartbound, child.oid) AS bound
-			WHERE link.inhparent = $1 AND bound <> 'DEFAULT'
+			WHERE link.inhparent = parent AND bound <> 'DEFAULT'
 		) AS part
-			CROSS JOIN (
-				SELECT CASE
-					WHEN $2 IS NULL THEN @.snowflake_last_before('infinity')
-					ELSE @.snowflake_last_before('infinity', $2)
-				END AS id
-			) AS largest
-		ORDER BY part.lower_id NULLS FIRST, part.upper_id $query$, '@', extension_schema)
-	USING parent, layout;
+			CROSS JOIN @extschema@.snowflake_last_before('infinity'::timestamptz, layout) AS largest
+		ORDER BY part.lower_id NULLS FIRST, part.upper_id;
 END
 $$;
 
@@ -510,10 +499,10 @@ RETURNS SETOF regclass
 LANGUAGE SQL STABLE PARALLEL SAFE
 BEGIN ATOMIC
 	SELECT partition
-	FROM snowflake_partitions(parent, layout)
+	FROM @extschema@.snowflake_partitions(parent, layout)
 	WHERE last_id <= CASE
-			WHEN layout IS NULL THEN snowflake_last_before(instant)
-			ELSE snowflake_last_before(instant, layout)
+			WHEN layout IS NULL THEN @extschema@.snowflake_last_before(instant)
+			ELSE @extschema@.snowflake_last_before(instant, layout)
 		END
 	ORDER BY last_id;
 END;
@@ -523,8 +512,8 @@ COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
 
 -- The two that follow run statements for the caller, in whose search_path
 -- functions of indexes, event triggers and the like must find what they need.
--- What is looked up for ourselves, before and after that, is not to be found
--- anywhere but in pg_catalog.
+-- What we look up for ourselves, before and after that, comes from pg_catalog.
+-- Types of variables say so: they are looked up before we can set the path.
 
 CREATE FUNCTION snowflake_create_partitions(parent regclass, step interval,
 	lower_bound timestamptz,
@@ -535,28 +524,29 @@ RETURNS SETOF regclass
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 DECLARE
-	callers_path CONSTANT text := pg_catalog.current_setting('search_path');
-	own_path CONSTANT text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 	-- A step has one kind of unit.  It begins where a grid does that does not
 	-- depend on the bounds, so that calls for different bounds fit together.
 	-- Weeks begin on a Monday.
 	origin CONSTANT timestamp := '2001-01-01';
-	extension_schema text;
 	months bigint := 0;
 	days bigint := 0;
 	seconds numeric := 0;
 	present_first bigint[];
 	present_last bigint[];
-	owner_schema text;
-	parent_name text;
-	space text;
-	partition text;
-	suffix text;
-	starts timestamptz;
-	ends timestamptz;
+	owner_schema pg_catalog.text;
+	parent_name pg_catalog.text;
+	space pg_catalog.text;
+	partition pg_catalog.text;
+	suffix pg_catalog.text;
+	starts pg_catalog.timestamptz;
+	ends pg_catalog.timestamptz;
 	first_id bigint;
 	last_id bigint;
+	create_it pg_catalog.text;
+	attach_it pg_catalog.text;
 BEGIN
 	IF parent IS NULL OR step IS NULL OR lower_bound IS NULL OR upper_bound IS NULL
 		OR time_zone IS NULL THEN
@@ -586,15 +576,10 @@ BEGIN
 			MESSAGE = 'lower bound of partitions must be less than upper bound';
 	END IF;
 
-	SELECT extnamespace::regnamespace INTO extension_schema
-	FROM pg_extension WHERE extname = 'snowflake';
-
+	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
 	-- errors if there are no such ids
-	EXECUTE format('SELECT CASE
-			WHEN $2 IS NULL THEN %1$s.snowflake_from_timestamp(bound)
-			ELSE %1$s.snowflake_from_timestamp(bound, $2)
-		END FROM unnest($1) AS bound', extension_schema)
-	USING ARRAY[lower_bound, upper_bound], layout;
+	PERFORM @extschema@.snowflake_from_timestamp(lower_bound, layout),
+		@extschema@.snowflake_from_timestamp(upper_bound, layout);
 
 	SELECT class.relnamespace::regnamespace, class.relname,
 		coalesce(' TABLESPACE ' || quote_ident(tablespace.spcname), '')
@@ -604,10 +589,8 @@ BEGIN
 
 	-- what ATTACH PARTITION takes, before looking at what is there
 	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent);
-	EXECUTE format('SELECT array_agg(present.first_id), array_agg(present.last_id)
-		FROM %s.snowflake_partitions($1, $2) AS present', extension_schema)
-	INTO present_first, present_last
-	USING parent, layout;
+	SELECT array_agg(present.first_id), array_agg(present.last_id) INTO present_first, present_last
+	FROM @extschema@.snowflake_partitions(parent, layout) AS present;
 
 	FOR starts, ends IN
 		SELECT edge, next_edge
@@ -635,12 +618,8 @@ BEGIN
 		WHERE edge < upper_bound AND next_edge > lower_bound
 		ORDER BY edge
 	LOOP
-		EXECUTE format('SELECT
-			CASE WHEN $3 IS NULL THEN %1$s.snowflake_first_from($1) ELSE %1$s.snowflake_first_from($1, $3) END,
-			CASE WHEN $3 IS NULL THEN %1$s.snowflake_last_before($2) ELSE %1$s.snowflake_last_before($2, $3) END',
-			extension_schema)
-		INTO first_id, last_id
-		USING starts, ends, layout;
+		first_id := @extschema@.snowflake_first_from(starts, layout);
+		last_id := @extschema@.snowflake_last_before(ends, layout);
 		-- NULL is no bound
 		CONTINUE WHEN EXISTS (SELECT FROM unnest(present_first, present_last) AS present (lower_id, upper_id)
 			WHERE coalesce(lower_id, 0) <= first_id AND coalesce(upper_id, 9223372036854775807) >= last_id);
@@ -658,13 +637,14 @@ BEGIN
 		partition := format('%s.%I', owner_schema, partition || suffix);
 
 		-- CREATE TABLE ... PARTITION OF would lock out even those who read
+		create_it := format('CREATE TABLE %s (LIKE %s.%I INCLUDING ALL EXCLUDING IDENTITY '
+			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, owner_schema, parent_name, space);
+		attach_it := format('ALTER TABLE %s.%I ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)',
+			owner_schema, parent_name, partition, first_id,
+			CASE WHEN last_id = 9223372036854775807 THEN 'MAXVALUE' ELSE (last_id + 1)::text END);
 		PERFORM set_config('search_path', callers_path, true);
-		EXECUTE pg_catalog.format('CREATE TABLE %s (LIKE %s INCLUDING ALL EXCLUDING IDENTITY '
-			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, parent, space);
-		EXECUTE pg_catalog.format('ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)',
-			parent, partition, first_id,
-			CASE WHEN last_id OPERATOR(pg_catalog.=) 9223372036854775807 THEN 'MAXVALUE'
-				ELSE (last_id OPERATOR(pg_catalog.+) 1)::text END);
+		EXECUTE create_it;
+		EXECUTE attach_it;
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		RETURN NEXT partition::regclass;
 	END LOOP;
@@ -687,28 +667,26 @@ LANGUAGE plpgsql
 SET row_security = off		-- no row may be overlooked
 AS $$
 DECLARE
-	callers_path CONSTANT text := pg_catalog.current_setting('search_path');
-	own_path CONSTANT text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
-	integers CONSTANT oid[] := '{smallint,integer,bigint}'::regtype[];
-	extension_schema CONSTANT text := (SELECT extnamespace::regnamespace
-		FROM pg_extension WHERE extname = 'snowflake');
-	new_default CONSTANT text := extension_schema || '.snowflake_nextval()';
-	label CONSTANT text := format('%s.%I', adopted, column_name);
-	attribute record;
+	integers CONSTANT pg_catalog.oid[] := '{smallint,integer,bigint}'::regtype[];
+	new_default CONSTANT pg_catalog.text := '@extschema@.snowflake_nextval()';
+	label CONSTANT pg_catalog.text := format('%s.%I', adopted, column_name);
+	attribute pg_catalog.record;
 	rewritten boolean;
-	tree oid[];				-- the table, and what inherits from it
-	narrow oid[];			-- tables with columns that refer to it and cannot
-	narrow_numbers int[];	-- hold the ids, and their numbers
-	narrow_names text[];
-	widening text[];		-- statements
-	statements text[] := '{}';
-	altered oid[];			-- all tables with columns whose type changes
+	tree pg_catalog.oid[];		-- the table, and what inherits from it
+	narrow pg_catalog.oid[];	-- tables with columns that refer to it and cannot
+	narrow_numbers int[];		-- hold the ids, and their numbers
+	narrow_names pg_catalog.text[];
+	widening pg_catalog.text[];	-- statements
+	statements pg_catalog.text[] := '{}';
+	altered pg_catalog.oid[];	-- all tables with columns whose type changes
 	altered_numbers int[];
-	names text;
-	statement text;
-	member oid;
-	what text;
+	names pg_catalog.text;
+	statement pg_catalog.text;
+	member pg_catalog.oid;
+	what pg_catalog.text;
 	largest bigint;
 	new_id bigint;
 	bound bigint;
@@ -904,23 +882,22 @@ BEGIN
 	-- Can ids be made at all, and be greater than those that are there?  It
 	-- is clear that they are, also in other sessions, after a minute.
 	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
-	EXECUTE format('SELECT %1$s.snowflake_nextval(), %1$s.snowflake_last_before(clock_timestamp() + $1)', extension_schema)
-		INTO new_id, bound USING interval '1 second';
+	new_id := @extschema@.snowflake_nextval();
+	bound := @extschema@.snowflake_last_before(clock_timestamp() + interval '1 second');
 	IF largest > greatest(new_id, bound) THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('column %s has values that are greater than new snowflake ids', label),
 			DETAIL = format('The largest is %s, and a new id is %s.', largest, new_id),
 			HINT = 'Choose a layout with an earlier epoch or more bits below the time, and restart the server.';
 	END IF;
-	EXECUTE format('SELECT %s.snowflake_last_before(clock_timestamp() - $1)', extension_schema)
-		INTO bound USING interval '1 minute';
+	bound := @extschema@.snowflake_last_before(clock_timestamp() - interval '1 minute');
 	IF largest > bound AND NOT dry_run THEN
-		IF NOT has_function_privilege(extension_schema || '.snowflake_advance(bigint)', 'EXECUTE') THEN
+		IF NOT has_function_privilege('@extschema@.snowflake_advance(bigint)'::regprocedure, 'EXECUTE') THEN
 			RAISE insufficient_privilege USING
 				MESSAGE = format('column %s has values that are as great as new snowflake ids', label),
 				HINT = 'Try again in a minute, or have the owner of the database call snowflake_advance().';
 		END IF;
-		EXECUTE format('SELECT %s.snowflake_advance($1)', extension_schema) USING largest;
+		PERFORM @extschema@.snowflake_advance(largest);
 	END IF;
 
 	FOR member, what IN
@@ -1076,7 +1053,7 @@ SELECT ids, spills, waits, wait_time, mark_extensions, mark_flush_time,
 	clock_steps_back, largest_step_back, last_step_back,
 	too_far_ahead, before_epoch, exhausted, no_lease, unusable_settings, lock_not_available,
 	stats_reset
-FROM snowflake_get_stat();
+FROM @extschema@.snowflake_get_stat();
 
 GRANT SELECT ON snowflake_stat TO pg_monitor;
 
@@ -1135,6 +1112,6 @@ RETURNS void
 AS 'MODULE_PATHNAME', 'snowflake_restore_mark'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-SELECT snowflake_restore_mark();
+SELECT @extschema@.snowflake_restore_mark();
 
 DROP FUNCTION snowflake_restore_mark();

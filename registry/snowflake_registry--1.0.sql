@@ -3,6 +3,10 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_registry" to load this file. \quit
 
+-- This fails if the schema exists, as somebody else may own it.  The extension
+-- itself is in pg_catalog, so that this script finds nothing that others planted.
+CREATE SCHEMA snowflake_registry;
+
 --
 -- A lease of a worker id is a range of time in the ids: its holder may make ids
 -- whose time is at or above the lease's start and below its end.  The next
@@ -22,39 +26,42 @@
 -- How this registry works
 --
 
-CREATE TABLE registry (
+CREATE TABLE snowflake_registry.registry (
 	only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
 	layout text,
 	worker_ids bigint CHECK (worker_ids > 0),
 	max_lease interval NOT NULL DEFAULT '2 minutes' CHECK (max_lease > '0'),
 	max_clock_lead interval NOT NULL DEFAULT '10 seconds' CHECK (max_clock_lead >= '0'),
 	asynchronous_standbys boolean NOT NULL DEFAULT true,
+	former_reach interval NOT NULL DEFAULT '0',
 	history text,
 	lost_until timestamptz NOT NULL DEFAULT '-infinity'
 );
 
-COMMENT ON TABLE registry IS
+COMMENT ON TABLE snowflake_registry.registry IS
 'the registry''s settings, in one row; layout and worker_ids are those of the first server';
-COMMENT ON COLUMN registry.layout IS
+COMMENT ON COLUMN snowflake_registry.registry.layout IS
 'the layout of all ids; servers with another are refused';
-COMMENT ON COLUMN registry.worker_ids IS
+COMMENT ON COLUMN snowflake_registry.registry.worker_ids IS
 'how many worker ids the layout has';
-COMMENT ON COLUMN registry.max_lease IS
+COMMENT ON COLUMN snowflake_registry.registry.max_lease IS
 'the longest lease that is granted';
-COMMENT ON COLUMN registry.max_clock_lead IS
+COMMENT ON COLUMN snowflake_registry.registry.max_clock_lead IS
 'how far the clock of a server may be ahead of this one''s; others are refused';
-COMMENT ON COLUMN registry.asynchronous_standbys IS
+COMMENT ON COLUMN snowflake_registry.registry.asynchronous_standbys IS
 'whether grants may be missing after a promotion; false if all standbys are synchronous';
-COMMENT ON COLUMN registry.history IS
+COMMENT ON COLUMN snowflake_registry.registry.former_reach IS
+'how far ahead leases may end that were granted under former settings, since leases were revoked the last time';
+COMMENT ON COLUMN snowflake_registry.registry.history IS
 'system identifier and WAL timeline of the last grant, which a promotion, a restored backup or dump changes';
-COMMENT ON COLUMN registry.lost_until IS
+COMMENT ON COLUMN snowflake_registry.registry.lost_until IS
 'no lease starts below: grants up to here may have been lost';
 
-INSERT INTO registry DEFAULT VALUES;
+INSERT INTO snowflake_registry.registry DEFAULT VALUES;
 
 -- A dump brings its row along, and the history in it: that takes the place of
 -- the one above.
-CREATE FUNCTION replace_unused() RETURNS trigger
+CREATE FUNCTION snowflake_registry.replace_unused() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -64,13 +71,31 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION replace_unused() IS
+COMMENT ON FUNCTION snowflake_registry.replace_unused() IS
 'for internal use';
 
-CREATE TRIGGER replace_unused BEFORE INSERT ON registry
-FOR EACH ROW EXECUTE FUNCTION replace_unused();
+CREATE TRIGGER replace_unused BEFORE INSERT ON snowflake_registry.registry
+FOR EACH ROW EXECUTE FUNCTION snowflake_registry.replace_unused();
 
-CREATE TABLE lease (
+-- A lease that was granted before the settings were lowered may end later than any
+-- that they allow now.
+CREATE FUNCTION snowflake_registry.remember_settings() RETURNS trigger
+LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	NEW.former_reach := greatest(OLD.former_reach, 2 * OLD.max_clock_lead + OLD.max_lease);
+	RETURN NEW;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_registry.remember_settings() IS
+'for internal use';
+
+CREATE TRIGGER remember_settings BEFORE UPDATE OF max_lease, max_clock_lead ON snowflake_registry.registry
+FOR EACH ROW EXECUTE FUNCTION snowflake_registry.remember_settings();
+
+CREATE TABLE snowflake_registry.lease (
 	worker_id bigint PRIMARY KEY CHECK (worker_id >= 0),
 	holder text,
 	address inet,
@@ -82,27 +107,27 @@ CREATE TABLE lease (
 	CHECK (ends >= starts)
 );
 
-COMMENT ON TABLE lease IS
+COMMENT ON TABLE snowflake_registry.lease IS
 'a row for each worker id that was ever leased or reserved; do not delete any, nor lower ends';
-COMMENT ON COLUMN lease.holder IS
+COMMENT ON COLUMN snowflake_registry.lease.holder IS
 'the name of the server that leased it last';
-COMMENT ON COLUMN lease.address IS
+COMMENT ON COLUMN snowflake_registry.lease.address IS
 'its address, as this server sees it';
-COMMENT ON COLUMN lease.instance IS
+COMMENT ON COLUMN snowflake_registry.lease.instance IS
 'what the server made up when it was started; NULL if nobody holds the lease';
-COMMENT ON COLUMN lease.since IS
+COMMENT ON COLUMN snowflake_registry.lease.since IS
 'when it leased it';
-COMMENT ON COLUMN lease.starts IS
+COMMENT ON COLUMN snowflake_registry.lease.starts IS
 'the holder''s ids are not before';
-COMMENT ON COLUMN lease.ends IS
+COMMENT ON COLUMN snowflake_registry.lease.ends IS
 'the holder''s ids are before';
-COMMENT ON COLUMN lease.reserved IS
+COMMENT ON COLUMN snowflake_registry.lease.reserved IS
 'why it is never leased, if it was set aside by hand';
 
-SELECT pg_catalog.pg_extension_config_dump('registry', '');
-SELECT pg_catalog.pg_extension_config_dump('lease', '');
+SELECT pg_catalog.pg_extension_config_dump('snowflake_registry.registry', '');
+SELECT pg_catalog.pg_extension_config_dump('snowflake_registry.lease', '');
 
-CREATE VIEW leases AS
+CREATE VIEW snowflake_registry.leases AS
 SELECT worker_id, holder, address, since, starts, ends,
 	CASE
 		WHEN reserved IS NOT NULL THEN 'reserved'
@@ -111,16 +136,16 @@ SELECT worker_id, holder, address, since, starts, ends,
 		ELSE 'held'
 	END AS state,
 	reserved
-FROM lease;
+FROM snowflake_registry.lease;
 
-COMMENT ON VIEW leases IS
+COMMENT ON VIEW snowflake_registry.leases IS
 'all worker ids that were ever leased or reserved; held: nobody else can lease it now';
 
 --
 -- For ourselves
 --
 
-CREATE FUNCTION revoke_leases()
+CREATE FUNCTION snowflake_registry.revoke_leases()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -128,19 +153,21 @@ AS $$
 BEGIN
 	-- lock in the order of all others: the settings first
 	UPDATE snowflake_registry.registry
-	SET lost_until = greatest(lost_until, clock_timestamp() + 2 * max_clock_lead + max_lease);
+	SET lost_until = greatest(lost_until,
+			clock_timestamp() + greatest(former_reach, 2 * max_clock_lead + max_lease)),
+		former_reach = '0';
 	UPDATE snowflake_registry.lease SET instance = NULL;
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION revoke_leases() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.revoke_leases() FROM PUBLIC;
 
-COMMENT ON FUNCTION revoke_leases() IS
+COMMENT ON FUNCTION snowflake_registry.revoke_leases() IS
 'take all leases back, and begin new ones above all that can have been granted: after grants were lost, as by a snapshot that was restored';
 
 -- The settings, when all is checked that does not depend on the worker id.
-CREATE FUNCTION check_call(clock timestamptz, duration interval)
-RETURNS registry
+CREATE FUNCTION snowflake_registry.check_call(clock timestamptz, duration interval)
+RETURNS snowflake_registry.registry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -185,9 +212,9 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION check_call(timestamptz, interval) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.check_call(timestamptz, interval) FROM PUBLIC;
 
-COMMENT ON FUNCTION check_call(timestamptz, interval) IS
+COMMENT ON FUNCTION snowflake_registry.check_call(timestamptz, interval) IS
 'for internal use';
 
 --
@@ -195,7 +222,7 @@ COMMENT ON FUNCTION check_call(timestamptz, interval) IS
 -- that may call them need not be able to change the tables.
 --
 
-CREATE FUNCTION acquire(holder text, instance uuid, layout text, worker_ids bigint,
+CREATE FUNCTION snowflake_registry.acquire(holder text, instance uuid, layout text, worker_ids bigint,
 	clock timestamptz, duration interval,
 	OUT worker_id bigint,
 	OUT starts timestamptz,
@@ -279,12 +306,12 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION acquire(text, uuid, text, bigint, timestamptz, interval) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.acquire(text, uuid, text, bigint, timestamptz, interval) FROM PUBLIC;
 
-COMMENT ON FUNCTION acquire(text, uuid, text, bigint, timestamptz, interval) IS
+COMMENT ON FUNCTION snowflake_registry.acquire(text, uuid, text, bigint, timestamptz, interval) IS
 'lease a worker id: its holder may make ids whose time is at or after "starts" and before "ends"; no row if none is free';
 
-CREATE FUNCTION renew(worker_id bigint, instance uuid, ends timestamptz,
+CREATE FUNCTION snowflake_registry.renew(worker_id bigint, instance uuid, ends timestamptz,
 	clock timestamptz, duration interval)
 RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -308,12 +335,12 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION renew(bigint, uuid, timestamptz, timestamptz, interval) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.renew(bigint, uuid, timestamptz, timestamptz, interval) FROM PUBLIC;
 
-COMMENT ON FUNCTION renew(bigint, uuid, timestamptz, timestamptz, interval) IS
+COMMENT ON FUNCTION snowflake_registry.renew(bigint, uuid, timestamptz, timestamptz, interval) IS
 'lease a worker id for longer; returns the new end, or NULL if the lease is lost and another one must be acquired';
 
-CREATE FUNCTION release(worker_id bigint, instance uuid, used timestamptz)
+CREATE FUNCTION snowflake_registry.release(worker_id bigint, instance uuid, used timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
@@ -326,16 +353,16 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION release(bigint, uuid, timestamptz) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.release(bigint, uuid, timestamptz) FROM PUBLIC;
 
-COMMENT ON FUNCTION release(bigint, uuid, timestamptz) IS
+COMMENT ON FUNCTION snowflake_registry.release(bigint, uuid, timestamptz) IS
 'give a lease back, whose holder makes no ids any more and has made none at "used" or later; false if it had none';
 
 --
 -- What an administrator calls
 --
 
-CREATE FUNCTION reserve(worker_id bigint, reason text)
+CREATE FUNCTION snowflake_registry.reserve(worker_id bigint, reason text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -357,12 +384,12 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION reserve(bigint, text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.reserve(bigint, text) FROM PUBLIC;
 
-COMMENT ON FUNCTION reserve(bigint, text) IS
+COMMENT ON FUNCTION snowflake_registry.reserve(bigint, text) IS
 'set a worker id aside, for a server that is configured by hand for example';
 
-CREATE FUNCTION unreserve(worker_id bigint, used timestamptz)
+CREATE FUNCTION snowflake_registry.unreserve(worker_id bigint, used timestamptz)
 RETURNS boolean
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -380,7 +407,7 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION unreserve(bigint, timestamptz) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.unreserve(bigint, timestamptz) FROM PUBLIC;
 
-COMMENT ON FUNCTION unreserve(bigint, timestamptz) IS
+COMMENT ON FUNCTION snowflake_registry.unreserve(bigint, timestamptz) IS
 'let a worker id be leased again, for ids from "used" on; false if it was not reserved';

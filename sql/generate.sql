@@ -87,10 +87,21 @@ DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
 SELECT snowflake_nextval() > :id AS greater;
 
--- It can live in any schema, also one that is not on the path
-CREATE SCHEMA ids;
-ALTER EXTENSION snowflake SET SCHEMA ids;
-SELECT ids.snowflake_compose('2026-01-01 00:00:00+00', lane => 1, layout => 'snowflake');
-SELECT ids.snowflake_nextval() > :id AS greater;
+-- It can live in any schema, also one that is not on the path, and stays there
+CREATE SCHEMA "Odd ids";
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake SCHEMA "Odd ids";
+SELECT "Odd ids".snowflake_compose('2026-01-01 00:00:00+00', lane => 1, layout => 'snowflake');
+SELECT "Odd ids".snowflake_nextval() > :id AS greater;
+CREATE TABLE odd (id serial);
+SET client_min_messages = warning;
+CALL "Odd ids".snowflake_adopt('odd', 'id');
+CALL "Odd ids".snowflake_adopt('odd', 'id');
+RESET client_min_messages;
+INSERT INTO odd DEFAULT VALUES RETURNING id > :id AS greater;
+DROP TABLE odd;
+DROP SEQUENCE odd_id_seq;
 ALTER EXTENSION snowflake SET SCHEMA public;
-DROP SCHEMA ids;
+DROP EXTENSION snowflake;
+DROP SCHEMA "Odd ids";
+CREATE EXTENSION snowflake;

@@ -87,13 +87,15 @@ SELECT oid::regclass AS odd FROM pg_class WHERE relname LIKE 'Täble%' AND relki
 SELECT * FROM snowflake_create_partitions(:'odd', '1 day', '2026-11-21', '2026-11-22');
 DROP SCHEMA "odd schema" CASCADE;
 -- our functions are found wherever the extension is, and nobody else's
-CREATE SCHEMA elsewhere;
-ALTER EXTENSION snowflake SET SCHEMA elsewhere;
+CREATE SCHEMA "Else where";
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake SCHEMA "Else where";
 CREATE TABLE days (id bigint) PARTITION BY RANGE (id);
-SELECT * FROM elsewhere.snowflake_create_partitions('days', '1 day', '2026-11-21', '2026-11-22');
-SELECT * FROM elsewhere.snowflake_partitions('days');
-ALTER EXTENSION snowflake SET SCHEMA public;
-DROP SCHEMA elsewhere;
+SELECT * FROM "Else where".snowflake_create_partitions('days', '1 day', '2026-11-21', '2026-11-22');
+SELECT * FROM "Else where".snowflake_partitions('days');
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake;
+DROP SCHEMA "Else where";
 
 -- Errors
 CREATE TABLE plain (id bigint);

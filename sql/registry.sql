@@ -85,6 +85,7 @@ SELECT count(DISTINCT worker_id) FROM generate_series(1, 4) AS i, snowflake_regi
 -- After a promotion, or a restored backup, grants may be lost: nobody goes on,
 -- and all begin above what could have been granted
 UPDATE snowflake_registry.registry SET max_lease = '2 seconds', max_clock_lead = '2 seconds', history = 'another/00000001';
+UPDATE snowflake_registry.registry SET former_reach = '0';
 SELECT lease_ends(id, clock_timestamp()) FROM generate_series(0, 3) AS id;
 SELECT worker_id AS id, instance, ends FROM snowflake_registry.lease WHERE worker_id = 2 \gset
 SELECT snowflake_registry.renew(:id, :'instance', :'ends', clock_timestamp(), '1 second');
@@ -168,4 +169,13 @@ SELECT snowflake_registry.revoke_leases();
 SELECT snowflake_registry.renew(:held, :a, :'held_end', clock_timestamp(), '1 s');
 SELECT * FROM snowflake_registry.acquire('x', :a, :layout, 4, clock_timestamp(), '1 s');
 SELECT lost_until > clock_timestamp() + interval '2 minutes' AS begins_above FROM snowflake_registry.registry;
+-- They may have been granted under settings that were lowered since, but not if
+-- they were revoked since
+UPDATE snowflake_registry.registry SET max_lease = '1 day';
+UPDATE snowflake_registry.registry SET max_lease = '2 minutes', lost_until = '-infinity';
+SELECT snowflake_registry.revoke_leases();
+SELECT lost_until > clock_timestamp() + interval '1 day' AS begins_above FROM snowflake_registry.registry;
+UPDATE snowflake_registry.registry SET lost_until = '-infinity';
+SELECT snowflake_registry.revoke_leases();
+SELECT lost_until < clock_timestamp() + interval '3 minutes' AS no_further FROM snowflake_registry.registry;
 DROP EXTENSION snowflake_registry;

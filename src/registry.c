@@ -64,11 +64,20 @@
 #define FIRST_BACKOFF		100
 #define LAST_BACKOFF		5000
 
+/*
+ * Our queries must mean the same whatever objects others have created in the
+ * registry's database, and whatever search_path it sets.  So every parameter has
+ * a type, and types and operators are those of pg_catalog: by name, or as types
+ * that are keywords.
+ */
+#define SQL_INTERVAL(parameter, unit) \
+	"(" parameter "::double precision OPERATOR(pg_catalog.*) interval '1 " unit "')"
 /* Unix microseconds, in SQL and from there */
+#define SQL_EPOCH				"timestamp with time zone 'epoch'"
 #define SQL_INSTANT(parameter) \
-	"(timestamptz 'epoch' + " parameter "::int8 * interval '1 microsecond')"
+	"(" SQL_EPOCH " OPERATOR(pg_catalog.+) " SQL_INTERVAL(parameter, "microsecond") ")"
 #define SQL_MICROSECONDS(instant) \
-	"(extract(epoch FROM greatest(" instant ", timestamptz 'epoch')) * 1000000)::int8"
+	"(extract(epoch FROM greatest(" instant ", " SQL_EPOCH ")) OPERATOR(pg_catalog.*) 1000000::numeric)::bigint"
 
 #define UNIX_TO_POSTGRES \
 	((POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
@@ -433,8 +442,9 @@ acquire(void)
 	PGresult   *answer;
 
 	answer = query("SELECT worker_id, " SQL_MICROSECONDS("starts") ", " SQL_MICROSECONDS("ends")
-				   " FROM snowflake_registry.acquire($1, $2, $3, $4, " SQL_INSTANT("$5")
-				   ", $6::int8 * interval '1 millisecond')",
+				   " FROM snowflake_registry.acquire($1::pg_catalog.text, $2::pg_catalog.uuid,"
+				   " $3::pg_catalog.text, $4::bigint, " SQL_INSTANT("$5") ", "
+				   SQL_INTERVAL("$6", "millisecond") ")",
 				   lengthof(values), values);
 	if (answer == NULL)
 		return false;
@@ -473,8 +483,9 @@ renew(void)
 	PGresult   *answer;
 
 	answer = query("SELECT " SQL_MICROSECONDS("ends")
-				   " FROM snowflake_registry.renew($1, $2, " SQL_INSTANT("$3") ", " SQL_INSTANT("$4")
-				   ", $5::int8 * interval '1 millisecond') AS ends WHERE ends IS NOT NULL",
+				   " FROM snowflake_registry.renew($1::bigint, $2::pg_catalog.uuid, "
+				   SQL_INSTANT("$3") ", " SQL_INSTANT("$4") ", " SQL_INTERVAL("$5", "millisecond")
+				   ") AS ends WHERE ends IS NOT NULL",
 				   lengthof(values), values);
 	if (answer == NULL)
 		return false;
@@ -532,7 +543,8 @@ release(void)
 		};
 
 		if (connection != NULL)
-			PQclear(query("SELECT snowflake_registry.release($1, $2, " SQL_INSTANT("$3") ")",
+			PQclear(query("SELECT snowflake_registry.release($1::bigint, $2::pg_catalog.uuid, "
+						  SQL_INSTANT("$3") ")",
 						  lengthof(values), values));
 	}
 	disconnect();

@@ -20,14 +20,14 @@ class Generator {
   async keep() {
     if (this.lease) {
       const { rows: [{ ends }] } = await this.client.query(
-        'SELECT snowflake_registry.renew($1, $2, $3, $4, $5) AS ends',
+        'SELECT snowflake_registry.renew($1::bigint, $2::uuid, $3::timestamptz, $4::timestamptz, $5::interval) AS ends',
         [this.lease.workerId, this.instance, this.lease.ends, new Date(), `${DURATION} ms`]);
       if (ends) this.lease.ends = ends;
       else this.lease = null;
     }
     if (!this.lease) {
       const { rows: [row] } = await this.client.query(
-        'SELECT * FROM snowflake_registry.acquire($1, $2, $3, $4, $5, $6)',
+        'SELECT * FROM snowflake_registry.acquire($1::text, $2::uuid, $3::text, $4::bigint, $5::timestamptz, $6::interval)',
         [this.name, this.instance, LAYOUT, 1024, new Date(), `${DURATION} ms`]);
       if (!row) throw new Error('no worker id is free');
       // a whole millisecond that is not before the start
@@ -51,7 +51,7 @@ class Generator {
     const lease = this.lease;
     this.lease = null;
     if (lease) {
-      await this.client.query('SELECT snowflake_registry.release($1, $2, $3)',
+      await this.client.query('SELECT snowflake_registry.release($1::bigint, $2::uuid, $3::timestamptz)',
         [lease.workerId, this.instance, new Date(Math.max(this.last + 1, lease.starts))]);
     }
   }

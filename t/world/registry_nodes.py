@@ -46,7 +46,7 @@ def live(connection, name, offset):
         if lease is None:
             try:
                 row = timed(connection, assign_times,
-                    "SELECT worker_id, nullif(starts, '-infinity'), ends FROM snowflake_registry.acquire(%s, %s, %s, %s, %s, %s)",
+                    "SELECT worker_id, nullif(starts, '-infinity'), ends FROM snowflake_registry.acquire(%s::text, %s::uuid, %s::text, %s::bigint, %s::timestamptz, %s::interval)",
                     (name, instance, LAYOUT, WORKER_IDS, clock(), DURATION))
             except psycopg.errors.ObjectNotInPrerequisiteState:
                 with lock:
@@ -82,7 +82,7 @@ def live(connection, name, offset):
 
         try:
             (new_ends,) = timed(connection, renewal_times,
-                "SELECT snowflake_registry.renew(%s, %s, %s, %s, %s)",
+                "SELECT snowflake_registry.renew(%s::bigint, %s::uuid, %s::timestamptz, %s::timestamptz, %s::interval)",
                 (worker_id, instance, ends, clock(), DURATION))
         except psycopg.errors.ObjectNotInPrerequisiteState:
             new_ends = ends
@@ -97,7 +97,7 @@ def live(connection, name, offset):
             used.append(tuple(lease))
         # half of them say good bye
         if random.random() < 0.5:
-            connection.execute("SELECT snowflake_registry.release(%s, %s, %s)",
+            connection.execute("SELECT snowflake_registry.release(%s::bigint, %s::uuid, %s::timestamptz)",
                 (worker_id, instance, max(lease[2], EARLIEST) + timedelta(microseconds=1)
                     if lease[2] > EARLIEST else None))
 

@@ -1,0 +1,398 @@
+# Roles that mean harm.  One that may create objects in a schema plants functions,
+# operators and types there that go by the names in our scripts; then a superuser
+# calls all that is not written in C.  Nothing that was planted may run.  Another
+# one is first to make what an extension is about to make.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+my $scripts = slurp_file('snowflake--1.0.sql') . slurp_file('registry/snowflake_registry--1.0.sql');
+
+# All words of the scripts; the catalogs know which are functions and types.
+my $words = join ',', do
+{
+	my %seen;
+	grep { !$seen{$_}++ } $scripts =~ /\b[a-z_][a-z_0-9]*\b/g;
+};
+
+my $harm = <<'EOC';
+CREATE FUNCTION public.harm(what pg_catalog.text) RETURNS boolean
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+	IF current_user <> 'mallory' THEN
+		RAISE WARNING 'harm: %', what;
+	END IF;
+	IF (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+		ALTER ROLE mallory SUPERUSER;
+	END IF;
+	RETURN NULL;
+END
+$$;
+CREATE TYPE public.caught AS (a integer);
+CREATE FUNCTION public.create_harm(function pg_catalog.text, arguments pg_catalog.text, result pg_catalog.text) RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+BEGIN
+	EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', function, arguments, result,
+		format('BEGIN PERFORM public.harm(%L); RETURN%s; END', function || '(' || arguments || ')',
+			CASE WHEN result LIKE 'SETOF %' THEN '' ELSE ' NULL' END));
+-- there are functions that have exactly these arguments, or it makes no sense
+EXCEPTION WHEN duplicate_function OR feature_not_supported OR invalid_function_definition OR datatype_mismatch OR undefined_object THEN
+	NULL;
+END
+$$;
+EOC
+
+# Functions that are better matches for arguments without a type, and for those
+# that would be cast; also where they are called by the types they have in
+# pg_catalog.
+my $overloads = <<'EOC';
+DO $$
+DECLARE
+	types CONSTANT text[] := '{text,bigint,integer,numeric,timestamptz,interval,regclass,anyelement,public.caught}';
+	function record;
+	name text;
+BEGIN
+	FOREACH name IN ARRAY '{text,bigint,integer,numeric,timestamptz,interval,regclass}'::text[] LOOP
+		PERFORM public.create_harm('to_caught', name, 'public.caught');
+		EXECUTE format('CREATE CAST (%1$s AS public.caught) WITH FUNCTION public.to_caught(%1$s) AS IMPLICIT', name);
+	END LOOP;
+	FOR function IN
+		SELECT DISTINCT proname, oidvectortypes(proargtypes) AS arguments, pronargs,
+			CASE WHEN proretset THEN 'SETOF ' ELSE '' END || prorettype::regtype AS result
+		FROM pg_proc
+		WHERE proname = ANY (string_to_array('WORDS', ',')) AND prokind <> 'a'
+			AND pronamespace IN ('pg_catalog'::regnamespace, 'public'::regnamespace)
+	LOOP
+		PERFORM public.create_harm(function.proname, function.arguments, function.result);
+		PERFORM public.create_harm(function.proname, array_to_string(array_fill('text'::text, ARRAY[function.pronargs::integer]), ', '),
+			function.result);
+		PERFORM public.create_harm(function.proname, overlay(function.arguments PLACING 'text' FROM strpos(function.arguments, arg) FOR length(arg)),
+			function.result)
+		FROM unnest(string_to_array(function.arguments, ', ')) AS arg;
+		PERFORM public.create_harm(function.proname, a, function.result)
+		FROM unnest(types) AS a WHERE function.pronargs = 1;
+		PERFORM public.create_harm(function.proname, a || ', ' || b, function.result)
+		FROM unnest(types) AS a, unnest(types) AS b WHERE function.pronargs = 2;
+	END LOOP;
+END
+$$;
+EOC
+
+my $operators = <<'EOC';
+DO $$
+DECLARE
+	types CONSTANT text[] := '{text,name,"char",boolean,bigint,integer,smallint,numeric,double precision,timestamptz,timestamp,date,interval,
+		oid,regclass,regtype,uuid,text[],oid[]}';
+	name text;
+	operand record;
+BEGIN
+	FOR operand IN SELECT a, b FROM unnest(types) AS a, unnest(types) AS b LOOP
+		PERFORM public.create_harm('harm_boolean', operand.a || ', ' || operand.b, 'boolean');
+		PERFORM public.create_harm('harm_number', operand.a || ', ' || operand.b,
+			CASE WHEN operand.b = 'interval' AND operand.a ~ '^(bigint|integer|numeric)$' THEN operand.b ELSE operand.a END);
+		FOREACH name IN ARRAY '{=,<>,<,<=,>,>=,~,~~,+,-,*,/,||}'::text[] LOOP
+			EXECUTE format('CREATE OPERATOR public.%s (LEFTARG = %s, RIGHTARG = %s, FUNCTION = public.%s)',
+				name, operand.a, operand.b, CASE WHEN name ~ '^[-+*/|]' THEN 'harm_number' ELSE 'harm_boolean' END);
+		END LOOP;
+	END LOOP;
+END
+$$;
+EOC
+
+# These are found by those who have public before pg_catalog.
+my $types = <<'EOC';
+DO $$
+DECLARE
+	name text;
+BEGIN
+	FOR name IN
+		SELECT typname FROM pg_type
+		WHERE typnamespace = 'pg_catalog'::regnamespace AND typname = ANY (string_to_array('WORDS', ','))
+			AND (typtype = 'b' OR typname = 'record')
+	LOOP
+		IF name = 'record' THEN
+			CREATE TYPE public.record AS (a integer);
+		ELSE
+			EXECUTE format('CREATE DOMAIN public.%1$I AS pg_catalog.%1$I CHECK (public.harm(%2$L))', name, 'type ' || name);
+		END IF;
+	END LOOP;
+END
+$$;
+EOC
+
+# Functions that a call matches as well, by a default.
+my $defaults = <<'EOC';
+DO $$
+DECLARE
+	function record;
+BEGIN
+	PERFORM public.create_harm('snowflake_restore_mark', 'a integer DEFAULT public.harm(''default'')::integer', 'void');
+	FOR function IN
+		SELECT proname, coalesce(nullif(oidvectortypes(proargtypes), '') || ', ', '') AS arguments,
+			CASE WHEN proretset THEN 'SETOF ' ELSE '' END || prorettype::regtype AS result
+		FROM pg_proc WHERE proname LIKE 'snowflake%' AND proowner <> 'mallory'::regrole
+	LOOP
+		PERFORM public.create_harm(function.proname, function.arguments || 'x name DEFAULT public.harm(''default'')::text', function.result);
+	END LOOP;
+END
+$$;
+EOC
+s/WORDS/$words/ foreach $overloads, $types;
+
+# What is not written in C; each is to be called with these.
+my $table = q{'public.events'::pg_catalog.regclass};
+my $instant = q{'2026-11-21 00:00:00+00'::pg_catalog.timestamptz};
+my $later = q{'2026-11-23 00:00:00+00'::pg_catalog.timestamptz};
+my $id = '5::bigint';
+my $layout = q{'snowflake'::pg_catalog.text};
+my $none = 'NULL::pg_catalog.text';
+my %calls = (
+	snowflake_between => [ "$id, $instant, $later", "$id, $instant, $later, $layout" ],
+	snowflake_compose => ["$instant, $layout, NULL::integer, 2, 3, 4, 5, NULL::integer"],
+	snowflake_create_partitions => [
+		"$table, '1 day'::interval, $instant, $later, 'UTC'::pg_catalog.text, $none",
+		"$table, '6 hours'::interval, $later, '2026-11-24 00:00:00+00'::pg_catalog.timestamptz, 'UTC'::pg_catalog.text, $layout",
+	],
+	snowflake_partitions => [ "$table, $none", "$table, $layout" ],
+	snowflake_partitions_before => [ "$table, $later, $none", "$table, $later, $layout" ]);
+my @statements = (
+	'SELECT public.snowflake_nextval()',
+	'SELECT * FROM public.snowflake_stat',
+	(   map {
+			my $function = $_;
+			map { "SELECT * FROM public.$function($_)" } @{ $calls{$function} }
+		} sort keys %calls),
+	map { "CALL public.snowflake_adopt('public.$_'::pg_catalog.regclass, 'id'::pg_catalog.name, $_, false)" } 'true',
+	'false');
+my $no_tables = 'DROP TABLE IF EXISTS events, "true", "false", refers';
+my $tables = <<"EOC";
+SET client_min_messages = error;
+$no_tables;
+CREATE TABLE events (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE events_1 PARTITION OF events FOR VALUES FROM (5) TO (10);
+CREATE TABLE "true" (id serial PRIMARY KEY);
+CREATE TABLE refers (id integer REFERENCES "true");
+CREATE TABLE "false" (id bigserial PRIMARY KEY);
+INSERT INTO "false" DEFAULT VALUES;
+EOC
+
+my $node = new_server('hostile');
+my @mallory = (extra_params => [ '--username', 'mallory' ]);
+my $database = 'postgres';
+
+# Run statements of a role, by default the superuser.  Returns what failed; nothing
+# that was planted may run.
+sub no_harm
+{
+	my ($name, $sql, @as) = @_;
+	my ($ret, $out, $err) = $node->psql($database, $sql, on_error_stop => 0, @as);
+
+	is(join("\n", $err =~ /^.*(harm: .*)/mg), '', "$name: nothing that was planted runs");
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = 'mallory'; ALTER ROLE mallory NOSUPERUSER"),
+		'f',
+		"$name: the role is no superuser");
+	return join "\n", $err =~ /^.*(ERROR: .*)/mg;
+}
+
+# What a superuser does whose search_path is the default, or has pg_catalog behind
+# what others can create; before that there is something to prepare.
+sub call_all
+{
+	my ($name, $prepare, @statements) = @_;
+
+	foreach my $path ('public', 'public, pg_catalog, pg_temp')
+	{
+		$node->safe_psql($database, $prepare);
+		is( no_harm("$name, path $path", join(";\n", "SET search_path = $path", @statements)), '',
+			"$name, path $path: no error");
+	}
+	return;
+}
+
+# The functions of an extension that are not written in C
+sub functions_of
+{
+	my ($extension) = @_;
+
+	return $node->safe_psql(
+		$database, qq{
+SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname)
+FROM pg_depend JOIN pg_proc ON pg_proc.oid = objid JOIN pg_language ON pg_language.oid = prolang
+WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass AND lanname <> 'c'
+	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = '$extension')});
+}
+
+#
+# The extension
+#
+
+$node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
+is(functions_of('snowflake'), join(' ', sort 'snowflake_adopt', keys %calls), 'all functions are called');
+
+# as it was found
+$node->safe_psql($database, <<'EOC', @mallory);
+CREATE FUNCTION snowflake_last_before(text) RETURNS bigint LANGUAGE plpgsql AS
+$$ BEGIN ALTER ROLE mallory SUPERUSER; RETURN 0; END $$;
+EOC
+$node->safe_psql($database, $tables);
+is(no_harm("partitions", "SELECT * FROM snowflake_partitions('events')"), '', 'no error');
+$node->safe_psql($database, 'DROP FUNCTION snowflake_last_before(text)', @mallory);
+
+$node->safe_psql($database, "SET search_path = pg_catalog;\n$harm$overloads$operators$types", @mallory);
+cmp_ok(
+	$node->safe_psql($database, "SELECT count(*) FROM pg_catalog.pg_proc WHERE proname = 'snowflake_last_before'"),
+	'>', 10,
+	'there are hostile functions');
+like(
+	(sqlstate_of($node, "SET search_path = public, pg_catalog; SELECT format('x'::pg_catalog.text)"))[1],
+	qr/harm: format\(text\)/, 'which run if they are called');
+$node->safe_psql('postgres', 'ALTER ROLE mallory NOSUPERUSER');
+call_all('planted afterwards', $tables, @statements);
+
+$node->safe_psql($database, $no_tables);
+is(no_harm('created by a superuser', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), '', 'can be created');
+call_all('planted before', $tables, @statements);
+
+# the extension is trusted: its script is run by a superuser for somebody who is none
+$node->safe_psql($database, $no_tables);
+$node->safe_psql(
+	$database,
+	'DROP EXTENSION snowflake; ALTER SCHEMA public OWNER TO mallory; GRANT CREATE ON DATABASE postgres TO mallory');
+is(no_harm('created by the role', 'CREATE EXTENSION snowflake', @mallory), '', 'can be created by the role');
+call_all('created by the role', $tables, @statements);
+
+# a call that has two functions to choose from has to fail
+$node->safe_psql($database, "SET search_path = pg_catalog;\n$defaults", @mallory);
+no_harm('defaults', join(";\n", @statements));
+$node->safe_psql($database, $no_tables);
+like(
+	no_harm('defaults, created', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), qr/is not unique/,
+	'an ambiguous call fails');
+
+#
+# The registry
+#
+
+$database = 'registry';
+$node->safe_psql('postgres', 'CREATE DATABASE registry');
+$node->safe_psql(
+	$database,
+	'GRANT CREATE ON DATABASE registry TO mallory; GRANT CREATE ON SCHEMA public TO mallory; CREATE ROLE server LOGIN');
+
+# the schema is there before
+my $acquire = <<'EOC';
+CREATE FUNCTION snowflake_registry.acquire(text, text, text, text, timestamptz, interval,
+	OUT worker_id bigint, OUT starts timestamptz, OUT ends timestamptz) RETURNS SETOF record LANGUAGE sql AS
+$$ SELECT 7, '-infinity'::timestamptz, clock_timestamp() + interval '10 years' $$;
+EOC
+$node->safe_psql($database, "CREATE SCHEMA snowflake_registry; $acquire", @mallory);
+like(
+	no_harm('schema of another', 'CREATE EXTENSION snowflake_registry'),
+	qr/schema "snowflake_registry" already exists/, 'a schema that is there is not trusted');
+$node->safe_psql(
+	$database, 'DROP FUNCTION snowflake_registry.acquire(text, text, text, text, timestamptz, interval)',
+	@mallory);
+like(
+	no_harm('empty schema of another', 'CREATE EXTENSION snowflake_registry'),
+	qr/schema "snowflake_registry" already exists/, 'nor is an empty one');
+
+my $registry = <<'EOC';
+SET client_min_messages = error;
+DROP EXTENSION IF EXISTS snowflake_registry;
+DROP SCHEMA IF EXISTS snowflake_registry;
+CREATE EXTENSION snowflake_registry;
+GRANT USAGE ON SCHEMA snowflake_registry TO server;
+GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.release TO server;
+EOC
+$node->safe_psql($database, $registry);
+foreach my $statement (
+	$acquire, 'ALTER SCHEMA snowflake_registry RENAME TO mine', 'DROP SCHEMA snowflake_registry CASCADE',
+	'ALTER EXTENSION snowflake_registry ADD TABLE public.mine')
+{
+	like(
+		no_harm('later', $statement, @mallory), qr/permission denied|must be owner/,
+		"later the role cannot: $statement");
+}
+
+# a dump takes the registry along, though not into such a schema
+my $dump = PostgreSQL::Test::Utils::tempdir() . '/registry.sql';
+my $lease =
+  'SELECT settings.layout, settings.worker_ids, settings.max_lease, lease FROM snowflake_registry.registry AS settings, snowflake_registry.lease';
+$node->safe_psql($database, "UPDATE snowflake_registry.registry SET max_lease = '3 minutes'");
+$node->safe_psql(
+	$database, "SELECT snowflake_registry.acquire('a', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')",
+	extra_params => [ '--username', 'server' ]);
+$lease = [ $lease, $node->safe_psql($database, $lease) ];
+command_ok([ 'pg_dump', '--dbname', $node->connstr($database), '--file', $dump ], 'the registry can be dumped');
+my @restore = ('psql', '--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file', $dump);
+$node->safe_psql('postgres', 'CREATE DATABASE restored; GRANT CREATE ON DATABASE restored TO mallory');
+$node->safe_psql('restored', 'CREATE SCHEMA snowflake_registry', @mallory);
+command_fails([ @restore, '--dbname', $node->connstr('restored') ], 'and not restored into the schema of another');
+$node->safe_psql('restored', 'DROP SCHEMA snowflake_registry', @mallory);
+command_ok([ @restore, '--dbname', $node->connstr('restored') ], 'but otherwise');
+is($node->safe_psql('restored', $lease->[0]), $lease->[1], 'with its settings and leases');
+is( $node->safe_psql(
+		'restored',
+		"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')",
+		extra_params => [ '--username', 'server' ]),
+	1,
+	'for those who could use it');
+$node->safe_psql('restored', 'DROP EXTENSION snowflake_registry');
+is( $node->safe_psql('restored', "SELECT to_regnamespace('snowflake_registry') IS NULL"), 't',
+	'which the schema goes with');
+
+# functions, operators and types that are planted in the same database
+my $uuid = q{'00000000-0000-0000-0000-00000000000a'::pg_catalog.uuid};
+my $clock = 'pg_catalog.clock_timestamp()';
+my @registry_statements = (
+	'INSERT INTO snowflake_registry.registry DEFAULT VALUES',
+	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",
+	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
+	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
+	"SELECT * FROM snowflake_registry.renew(0::bigint, $uuid, $later, $clock, '1 second'::interval)",
+	"SELECT * FROM snowflake_registry.release(0::bigint, $uuid, $clock)",
+	"SELECT * FROM snowflake_registry.reserve(1::bigint, 'b'::pg_catalog.text)",
+	"SELECT * FROM snowflake_registry.unreserve(1::bigint, $later)",
+	'SELECT * FROM snowflake_registry.leases',
+	"UPDATE snowflake_registry.registry SET history = 'another/00000001'",
+	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
+	'SELECT * FROM snowflake_registry.revoke_leases()');
+my $called = join ' ', @registry_statements, 'snowflake_registry.replace_unused( snowflake_registry.remember_settings(';
+is( functions_of('snowflake_registry'),
+	join(' ', sort keys %{ { map { $_ => 1 } $called =~ /snowflake_registry\.(\w+)\(/g } }),
+	'all functions of the registry are called, two by their triggers');
+$node->safe_psql($database, "SET search_path = pg_catalog;\n$harm$overloads$operators$types", @mallory);
+call_all('registry', $registry, @registry_statements);
+
+# a server that leases there
+$node->safe_psql($database, "$registry; ALTER DATABASE registry SET search_path = public, pg_catalog");
+my $log_end = -s $node->logfile;
+my $leasing = new_server(
+	'leasing',
+	lease_from(
+		$node, 'snowflake.registry' => sprintf('host=%s port=%s dbname=registry user=server', $node->host, $node->port))
+);
+ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
+	'a server leases a worker id');
+my $ends = $leasing->safe_psql('postgres', 'SELECT lease_ends FROM snowflake_status()');
+ok($leasing->poll_query_until('postgres', "SELECT lease_ends > '$ends' FROM snowflake_status()"), 'renews it');
+$ends = $leasing->safe_psql(
+	'postgres',
+	"SELECT lease_ends BETWEEN now() - interval '1 minute' AND now() + interval '1 minute' FROM snowflake_status()");
+is($ends, 't', 'for as long as it should');
+$leasing->stop;
+is( $node->safe_psql($database, 'SET search_path = pg_catalog; SELECT worker_id, state FROM snowflake_registry.leases'),
+	'0|released', 'and gives it back');
+ok(!$node->log_contains(qr/harm: /, $log_end), 'nothing that was planted runs for it');
+$node->stop;
+
+done_testing();
