@@ -22,7 +22,7 @@ REGRESS = layout decode compose vectors roundtrip settings generate tables inter
 	time partitions text mask inspect reserve adopt status registry
 
 PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir)
-SHLIB_LINK_INTERNAL = $(libpq)
+SHLIB_LINK_INTERNAL = $(libpq) $(filter -lcrypto, $(LIBS))
 
 REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 

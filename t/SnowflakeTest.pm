@@ -91,6 +91,7 @@ our %mutants = (
 	  [ [ 'src/registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
 	'takes one id of a block' => [ [ 'src/generator.c', '&old, last)', '&old, first)' ] ],
 	'masks 15 bits' => [ [ 'src/mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
+	'hashes by HMAC' => [ [ 'src/mask.c', '#define HASH_FROM_STATES', '' ] ],
 	'forgets what was dropped' =>
 	  [ [ 'src/generator.c', 'written = slot == NULL ? 0 : (int64) pg_atomic_read_u64(&slot->written);', 'written = 0;' ] ],
 );
