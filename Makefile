@@ -33,6 +33,9 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
+# for a build outside of the sources, as Debian's
+$(shell mkdir -p src)
+
 # PGXS knows of header dependencies only where the server was configured so
 snowflake.o: src/compat.h src/generator.h src/inspect.h src/layout.h src/mask.h src/registry.h src/settings.h src/stats.h src/text.h
 src/generator.o: src/compat.h src/generator.h src/layout.h src/mark.h src/settings.h src/stats.h
