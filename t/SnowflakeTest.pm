@@ -88,7 +88,7 @@ our %mutants = (
 	'goes on after its lease' => [ [ 'src/generator.c', 'if (tick >= config.worker_lease.end)', 'if (false)' ] ],
 	'begins before its lease' => [ [ 'src/generator.c', 'Max(min_tick, config.worker_lease.start)', 'min_tick' ] ],
 	'forgets what it used' =>
-	  [ [ 'src/registry.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
+	  [ [ 'registry/snowflake_lease.c', 'TIMESTAMP_NOT_FINITE(used) ? NULL : int64_text(unix_microseconds(used))', '"0"' ] ],
 	'takes one id of a block' => [ [ 'src/generator.c', '&old, last)', '&old, first)' ] ],
 	'masks 15 bits' => [ [ 'src/mask.c', '#define MASK_BITS		64', '#define MASK_BITS 16' ] ],
 	'hashes by HMAC' => [ [ 'src/mask.c', '#define HASH_FROM_STATES', '' ] ],
