@@ -1,6 +1,8 @@
 # snowflake/Makefile
 
+# the library, and that of the lease worker, from registry/snowflake_lease.c
 MODULE_big = snowflake
+MODULES = snowflake_lease
 OBJS = \
 	$(WIN32RES) \
 	snowflake.o \
@@ -22,7 +24,6 @@ REGRESS = layout decode compose vectors roundtrip settings generate tables inter
 	time partitions text mask inspect reserve adopt status registry
 
 PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir)
-SHLIB_LINK_INTERNAL = $(libpq)
 
 REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 
@@ -33,6 +34,19 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
+# libcrypto is the server's; libpq takes long to load, and only the lease worker needs it
+snowflake$(DLSUFFIX): LDFLAGS_SL += $(filter -lcrypto, $(LIBS))
+snowflake_lease$(DLSUFFIX): LDFLAGS_SL += $(libpq) $(PTHREAD_LIBS)
+vpath snowflake_lease.c $(srcdir)/registry
+
+# PostgreSQL 15 exports all functions; to look up our own takes time, too
+ifeq ($(PORTNAME), linux)
+snowflake$(DLSUFFIX): LDFLAGS_SL += -Wl,-Bsymbolic
+endif
+
+# for a build outside of the sources, as Debian's
+$(shell mkdir -p src)
+
 # PGXS knows of header dependencies only where the server was configured so
 snowflake.o: src/compat.h src/generator.h src/inspect.h src/layout.h src/mask.h src/registry.h src/settings.h src/stats.h src/text.h
 src/generator.o: src/compat.h src/generator.h src/layout.h src/mark.h src/settings.h src/stats.h
@@ -40,8 +54,9 @@ src/inspect.o: src/inspect.h src/layout.h
 src/layout.o: src/compat.h src/layout.h
 src/mark.o: src/compat.h src/mark.h
 src/mask.o: src/mask.h
-src/registry.o: src/compat.h src/generator.h src/layout.h src/registry.h src/settings.h src/stats.h
-src/settings.o: src/compat.h src/layout.h src/settings.h
+src/registry.o: src/generator.h src/layout.h src/registry.h src/settings.h src/stats.h
+src/settings.o: src/compat.h src/generator.h src/layout.h src/registry.h src/settings.h src/stats.h
+snowflake_lease.o: src/compat.h src/generator.h src/layout.h src/registry.h src/stats.h
 src/stats.o: src/stats.h
 src/text.o: src/text.h
 

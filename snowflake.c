@@ -84,6 +84,7 @@ typedef struct CallSite
 	TupleDesc	tupdesc;		/* of functions that return a row */
 	Layout		layout;			/* of the text, if there is an argument */
 	text	   *layout_text;
+	MaskKey    *mask_key;		/* of the last call */
 } CallSite;
 
 void
@@ -625,32 +626,41 @@ get_bytes(FunctionCallInfo fcinfo, int arg)
 	return bytes;
 }
 
-static MaskBytes
-get_key(FunctionCallInfo fcinfo, int arg)
+/* The key and the tweak of a call, which mostly are those of the last one. */
+static MaskKey *
+get_mask_key(FunctionCallInfo fcinfo)
 {
-	MaskBytes	key = get_bytes(fcinfo, arg);
+	CallSite   *site = get_call_site(fcinfo);
+	MaskBytes	key = get_bytes(fcinfo, 1);
+	MaskBytes	tweak = get_bytes(fcinfo, 2);
 
 	if (key.length == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("key for masking snowflake ids must not be empty")));
-	return key;
+	if (site->mask_key == NULL || !MaskIsOf(site->mask_key, key, tweak))
+	{
+		MaskKey    *old_key = site->mask_key;
+
+		site->mask_key = MaskPrepare(key, tweak, fcinfo->flinfo->fn_mcxt);
+		if (old_key != NULL)
+			pfree(old_key);
+	}
+	return site->mask_key;
 }
 
 /* mask(id bigint, key text or bytea, tweak text) */
 Datum
 snowflake_mask(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(MaskId(get_any_id(fcinfo, 0), get_key(fcinfo, 1),
-						   get_bytes(fcinfo, 2)));
+	PG_RETURN_INT64(MaskId(get_any_id(fcinfo, 0), get_mask_key(fcinfo)));
 }
 
 /* unmask(masked bigint, key text or bytea, tweak text) */
 Datum
 snowflake_unmask(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(UnmaskId(get_any_id(fcinfo, 0), get_key(fcinfo, 1),
-							 get_bytes(fcinfo, 2)));
+	PG_RETURN_INT64(UnmaskId(get_any_id(fcinfo, 0), get_mask_key(fcinfo)));
 }
 
 /* layout([layout text]): a row for each field, the most significant first */

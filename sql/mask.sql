@@ -5,13 +5,13 @@ SELECT id, snowflake_mask(id, 'secret') AS text_key, snowflake_mask(id, '\x00ff'
 	snowflake_mask(id, 'secret', 'orders') AS with_tweak
 FROM unnest(ARRAY[0, 1, 117426025905842031, 9223372036854775807]) AS id;
 
--- The same by the definition, with the hash of a key that is one block long:
--- HMAC is sha256(outer || sha256(inner || message))
+-- The same by the definition.  HMAC is sha256(outer || sha256(inner || message)), where a long key is hashed first
 CREATE FUNCTION hash_half(key bytea, tweak text, round int, half bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
 	SELECT ('x' || encode(substr(sha256(outer_pad || sha256(inner_pad || set_byte('\x00', 0, round) ||
 		decode(lpad(to_hex(half), 8, '0'), 'hex') || convert_to(tweak, 'UTF8'))), 1, 4), 'hex'))::bit(32)::bigint
 	FROM (SELECT string_agg(set_byte('\x00', 0, byte # 92), '' ORDER BY i) AS outer_pad, string_agg(set_byte('\x00', 0, byte # 54), '' ORDER BY i) AS inner_pad
-		FROM generate_series(0, 63) AS i, LATERAL (SELECT CASE WHEN i < length(key) THEN get_byte(key, i) ELSE 0 END AS byte) AS b) AS pads
+		FROM (SELECT CASE WHEN length(key) > 64 THEN sha256(key) ELSE key END AS short) AS k, generate_series(0, 63) AS i,
+			LATERAL (SELECT CASE WHEN i < length(short) THEN get_byte(short, i) ELSE 0 END AS byte) AS b) AS pads
 $$;
 CREATE FUNCTION mask_by_definition(id bigint, key bytea, tweak text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
 DECLARE
@@ -29,7 +29,10 @@ BEGIN
 	END LOOP;
 	RETURN l << 32 | r;
 END $$;
-SELECT count(*) AS wrong FROM (SELECT (random() * 9e18)::bigint AS id, sha256(i::text::bytea) AS key, repeat('t', i % 4) AS tweak FROM generate_series(1, 30) AS i) AS s
+-- lengths where a key is hashed first, or a message takes another block; the key and the tweak change from row to row
+SELECT count(*) AS wrong FROM (
+	SELECT (random() * 9e18)::bigint AS id, convert_to(left(repeat(md5(key_length::text), 7), key_length), 'UTF8') AS key, repeat('t', tweak_length) AS tweak
+	FROM unnest(ARRAY[1, 32, 64, 65, 200]) AS key_length, unnest(ARRAY[0, 3, 50, 51, 114, 115]) AS tweak_length) AS s
 WHERE snowflake_mask(id, key, tweak) <> mask_by_definition(id, key, tweak);
 DROP FUNCTION mask_by_definition, hash_half;
 
@@ -71,3 +74,23 @@ SELECT snowflake_mask(1, '');
 SELECT snowflake_unmask(1, ''::bytea);
 SELECT snowflake_mask(-1, 'k');
 SELECT snowflake_unmask(-1, 'k');
+
+-- What is prepared for one key is not used for another: rows, NULLs and errors in between
+SELECT key, tweak, snowflake_mask(1, key, tweak) = CASE key || tweak
+	WHEN 'a' THEN snowflake_mask(1, 'a') WHEN 'b' THEN snowflake_mask(1, 'b') WHEN 'ab' THEN snowflake_mask(1, 'a', 'b') END AS same
+FROM (VALUES (1, 'a', ''), (2, 'a', 'b'), (3, NULL, 'b'), (4, 'b', ''), (5, 'b', NULL), (6, 'a', ''), (7, 'a', 'b'), (8, 'a', '')) AS v (i, key, tweak)
+ORDER BY i;
+DO $$
+DECLARE
+	k text;
+	masked bigint;
+BEGIN
+	FOREACH k IN ARRAY ARRAY['a', 'b', '', 'b', 'a'] LOOP
+		BEGIN
+			masked := snowflake_mask(1, k);
+			RAISE NOTICE '%: %', k, masked = CASE k WHEN 'a' THEN snowflake_mask(1, 'a') ELSE snowflake_mask(1, 'b') END;
+		EXCEPTION WHEN invalid_parameter_value THEN
+			RAISE NOTICE '%', SQLERRM;
+		END;
+	END LOOP;
+END $$;

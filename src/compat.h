@@ -107,7 +107,9 @@ compat_find_setting(const char *name)
 
 	for (int i = 0; i < num_settings; i++)
 	{
-		if (pg_strcasecmp(settings[i]->name, name) == 0)
+		/* most of the hundreds differ in the first letter */
+		if (pg_tolower((unsigned char) settings[i]->name[0]) == name[0] &&
+			pg_strcasecmp(settings[i]->name, name) == 0)
 			return settings[i];
 	}
 	return NULL;

@@ -17,7 +17,12 @@ typedef struct MaskBytes
 	size_t		length;
 } MaskBytes;
 
-extern int64 MaskId(int64 id, MaskBytes key, MaskBytes tweak);
-extern int64 UnmaskId(int64 masked, MaskBytes key, MaskBytes tweak);
+/* A key and a tweak, prepared for many ids. */
+typedef struct MaskKey MaskKey;
+
+extern MaskKey *MaskPrepare(MaskBytes key, MaskBytes tweak, MemoryContext context);
+extern bool MaskIsOf(const MaskKey *prepared, MaskBytes key, MaskBytes tweak);
+extern int64 MaskId(int64 id, MaskKey *prepared);
+extern int64 UnmaskId(int64 masked, MaskKey *prepared);
 
 #endif							/* SNOWFLAKE_MASK_H */

@@ -1,7 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * registry.h
- *	  The lease worker: leases a worker id from the registry.
+ *	  The lease worker, and what its library and this one call of each other.
+ *
+ * The lease worker lives in a library of its own, the only one with libpq.
+ * That one takes longer to load than all else that a session needs for an
+ * id, and hardly any session needs it.
  *
  * snowflake/src/registry.h
  *
@@ -9,6 +13,34 @@
  */
 #ifndef SNOWFLAKE_REGISTRY_H
 #define SNOWFLAKE_REGISTRY_H
+
+#include "generator.h"
+#include "layout.h"
+
+#define LEASE_LIBRARY "snowflake_lease"
+
+/* What the lease worker calls; the settings may change when they are reloaded. */
+typedef struct SnowflakeInterface
+{
+	void		(*set_lease) (int64 worker_id, TimestampTz starts, TimestampTz ends);
+	void		(*set_lease_state) (LeaseState state);
+	TimestampTz (*end_lease) (void);
+	bool		(*layout_is_usable) (void);
+	const Layout *(*layout) (void);
+	char	   *(*layout_to_text) (const Layout *layout);
+	char	   *const *registry;
+	char	   *const *node_name;
+	const int  *registry_lease;
+} SnowflakeInterface;
+
+/* SnowflakeLeaseWorker() in the other library does not return. */
+typedef void (*LeaseWorkerFunction) (const SnowflakeInterface *interface);
+
+/*
+ * SnowflakeCheckConnectionString() there returns why a text is no connection
+ * string of libpq, or NULL.
+ */
+typedef char *(*CheckConnectionStringFunction) (const char *text);
 
 extern void RegistryInit(void);
 

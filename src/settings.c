@@ -33,12 +33,13 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "libpq-fe.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "registry.h"
 #include "settings.h"
 
 int			setting_worker_id = 0;
@@ -119,23 +120,48 @@ assign_number(int newval, void *extra)
 	settings_version++;
 }
 
+/*
+ * Why a text is no connection string, or NULL.  Only libpq knows, which comes
+ * with the library of the lease worker, and that is loaded only here.  If this
+ * fails, it must not be by an error: this may be the postmaster, which reads
+ * its configuration again and would end.
+ */
+static char *
+why_no_connection_string(const char *text)
+{
+	MemoryContext context = CurrentMemoryContext;
+	char	   *volatile reason = NULL;
+
+	PG_TRY();
+	{
+		CheckConnectionStringFunction check = (CheckConnectionStringFunction)
+		load_external_function(LEASE_LIBRARY, "SnowflakeCheckConnectionString",
+							   true, NULL);
+
+		reason = check(text);
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		reason = psprintf("The library of the lease worker cannot be loaded: %s.",
+						  CopyErrorData()->message);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return reason;
+}
+
 static bool
 check_registry(char **newval, void **extra, GucSource source)
 {
-	PQconninfoOption *options;
-	char	   *reason = NULL;
+	char	   *reason;
 
 	if (**newval == '\0')
 		return true;
-	options = PQconninfoParse(*newval, &reason);
-	if (options == NULL)
-	{
-		GUC_check_errdetail("%s", reason != NULL ? pchomp(reason) : "Out of memory.");
-		PQfreemem(reason);
-		return false;
-	}
-	PQconninfoFree(options);
-	return true;
+	reason = why_no_connection_string(*newval);
+	if (reason != NULL)
+		GUC_check_errdetail("%s", reason);
+	return reason == NULL;
 }
 
 static void

@@ -6,6 +6,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 
+use File::Basename;
 use IO::Socket::INET;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
@@ -205,6 +206,22 @@ my $hosts = new_server(
 makes_ids_again($hosts, 'ids are made when the first of several hosts hangs');
 $hosts->stop;
 
+# the look-up of a host's name takes longer than anybody wants to wait
+my $resolver = PostgreSQL::Test::Utils::tempdir() . '/slow_resolver.so';
+system_or_bail('gcc', '-shared', '-fPIC', '-o', $resolver, dirname(__FILE__) . '/slow_resolver.c');
+my $lookup = new_server('lookup', lease_from($registry));
+$lookup->stop;
+$lookup->append_conf('postgresql.conf', "snowflake.registry = 'host=slow.invalid'");
+{
+	local $ENV{LD_PRELOAD} = $resolver;
+	$lookup->start;
+}
+$lookup->wait_for_log(qr/looking up slow.invalid/);
+fails($lookup, qr/asks the registry for a lease/, 'host being looked up');
+my $stopping = time;
+$lookup->stop;
+cmp_ok(time - $stopping, '<', 60, 'the server can be stopped meanwhile');
+
 # who has given up waiting is not granted anything later
 my $locker = $registry->background_psql('postgres');
 $locker->query_safe('BEGIN; SELECT FROM snowflake_registry.registry FOR UPDATE');
@@ -312,6 +329,23 @@ $other->restart;
 is($code, 'F0000', 'without preloading there are no ids');
 like($message, qr/shared_preload_libraries/, 'and the hint tells why');
 $other->stop;
+
+# What checks it comes with the lease worker's library, and is loaded where there
+# is something to check.  A postmaster that cannot load it goes on.
+my $empty = new_server('empty', preload => 1);
+is( $empty->safe_psql('postgres', "SELECT pg_read_file('/proc/self/maps') ~ 'libpq'"), 'f',
+	'without a registry no libpq is loaded');
+is( (sqlstate_of($empty, "ALTER SYSTEM SET snowflake.registry = 'nonsense'"))[0], '22023',
+	'a connection string is checked nevertheless');
+$log_end = -s $empty->logfile;
+$empty->append_conf('postgresql.conf', "dynamic_library_path = '/nowhere'\nsnowflake.registry = 'host=nowhere'");
+$empty->reload;
+$empty->wait_for_log(qr/invalid value for parameter "snowflake.registry"/, $log_end);
+like(
+	slurp_file($empty->logfile, $log_end), qr/library of the lease worker cannot be loaded: .*snowflake_lease/,
+	'a library that is not there cannot check');
+is($empty->safe_psql('postgres', $worker_id), 0, 'and the server goes on');
+$empty->stop;
 
 #
 # Leases that come and go under many clients: all ids are of a range that this
