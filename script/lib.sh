@@ -45,7 +45,7 @@ need_node_pg()
 {
 	# a Node.js that is there may be another than Debian's
 	command -v npm >/dev/null || need_packages nodejs npm
-	npm install --loglevel=error --no-save --prefix "$throwaway/node" pg@8 >"$throwaway/npm.log" 2>&1 ||
+	npm install --loglevel=error --no-save --prefix "$throwaway/node" --cache "$throwaway/npm" pg@8 >"$throwaway/npm.log" 2>&1 ||
 		{ cat "$throwaway/npm.log"; die "could not install pg"; }
 	export NODE_PATH=$throwaway/node/node_modules
 }
@@ -110,10 +110,12 @@ make_release()
 	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
 	# a release that is newer than debootstrap is made like the newest
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
-	rm -rf "$dir"
+	rm -rf "$dir" "$dir.ready"
 	mkdir -p "$(dirname "$dir")"
 	debootstrap --variant=minbase --include="$include" "$release" "$dir" "" "$script" \
 		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
+	# the list of a release that is still to come may be an old one
+	echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/snowflake"
 	echo "$include" >"$dir.ready"
 }
 
@@ -124,19 +126,18 @@ in_release()
 	dir=$(release_dir "$1")
 	shift 2
 
-	# the mounts end with the last process in there; the small /dev/shm is for
-	# the test that fills it
+	# the mounts end with the last process in there
 	# shellcheck disable=SC2016
 	unshare --mount --pid --fork --kill-child bash -c '
 		mount -t proc proc "$0/proc" &&
-		mount -t tmpfs -o mode=1777,size=256m tmpfs "$0/dev/shm" &&
+		mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm" &&
 		user=$1 && shift && chroot "$0" runuser -u "$user" -- env -u TMPDIR "$@"' "$dir" "$user" "$@"
 }
 
-# The longest tests, which script/test leaves to the native version.
+# The longest tests, in that order, which script/test leaves to the native version.
 # shellcheck disable=SC2034
-long_tests=(t/002_increasing.pl t/005_balance.pl t/007_mark.pl t/008_crash.pl t/009_failover.pl
-	t/010_steps.pl t/011_reset.pl t/013_blocks.pl t/014_mask.pl t/016_lease.pl)
+long_tests=(t/007_mark.pl t/009_failover.pl t/002_increasing.pl t/016_lease.pl t/010_steps.pl
+	t/014_mask.pl t/011_reset.pl t/008_crash.pl t/013_blocks.pl t/005_balance.pl)
 
 # Run one of our scripts in there, on a copy of the sources.
 run_in_release()
@@ -146,16 +147,18 @@ run_in_release()
 
 run_in_release_as()
 {
-	local user=$1 version=$2 script=$3 place=/var/tmp/snowflake-test
+	local user=$1 version=$2 script=$3 dir place status=0
 	shift 3
 
-	# the list of a release that is still to come may be an old one
-	echo 'Acquire::Check-Valid-Until "false";' >"$(release_dir "$version")/etc/apt/apt.conf.d/snowflake"
-	rm -rf "$(release_dir "$version")$place"
-	copy_sources "$(release_dir "$version")$place"
-	chroot "$(release_dir "$version")" chown -R postgres "$place"
-	# what the tests would find is found on the native version
-	in_release "$version" "$user" env SNOWFLAKE_MUTANTS=0 "$place/$script" "$@"
+	dir=$(release_dir "$version")
+	place=$(mktemp --directory "$dir/var/tmp/snowflake-test.XXXXXX")
+	copy_sources "$place"
+	chroot "$dir" chown -R postgres "${place#"$dir"}"
+	# what the mutants would find is found on the native version
+	in_release "$version" "$user" env SNOWFLAKE_RELEASE=1 SNOWFLAKE_MUTANTS=0 \
+		"${place#"$dir"}/$script" "$@" || status=$?
+	rm -rf "$place"
+	return $status
 }
 
 # Run a function of the caller for several versions, or other words, at once, as
@@ -189,15 +192,30 @@ stage()
 	echo "# ${*#"$root/"} took $((SECONDS - start)) s$outcome"
 }
 
-# What failed, again: a log is long, and its end is what is looked at.  That is
-# what script/check and the other tests say of it, and the last lines of a stage
-# that failed, as it may have broken off.
+# Repeat what failed at the end, which is where people look: the lines that
+# script/check and check() have for it, and the last lines of a stage that failed, as
+# it may have broken off.
 repeat_failures()
 {
 	awk '
-		/^! / || /^not ok - / { print; next }
+		/^! / { print; next }
+		/^not ok - / { print "! " $0; next }
 		/^# .* took [0-9]+ s, and failed$/ { for (i = n < 10 ? 0 : n - 10; i < n; i++) print "! " last[i % 10]; print "! " $0 }
 		{ last[n++ % 10] = $0 }' "$1"
+}
+
+# Add up what script/check and check() have printed to the logs, as the last line of
+# all.  With a status other than 0, something failed even if no line says so.
+summarize()
+{
+	local status=$1
+	shift
+
+	awk -v status="$status" '
+		/^PostgreSQL [0-9]+: [0-9]+ passed, [0-9]+ failed$/ { passed += $3; failed += $5 }
+		/^ok - / { passed++ }
+		/^not ok - / { failed++ }
+		END { if (status != 0 && !failed) failed++; print passed + 0 " passed, " failed + 0 " failed" }' "$@"
 }
 
 # Copy the sources to a new directory of the user that runs the server, which

@@ -1,17 +1,29 @@
 #!/bin/bash
 #
-# The Debian package of this release: build it twice, install it, make ids with
-# it, also with JIT, and remove it.  With "all", run its own tests, too.
+# The Debian package for a version of PostgreSQL: build it twice, install it, make
+# ids with it, also with JIT, run its own tests, and remove it.  All of that is done
+# in the directory with the release that has the version, so that the machine keeps
+# what it has.
 #
-# usage: t/world/packages.sh [all]
+# usage: t/world/packages.sh VERSION, as root
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . script/lib.sh
 
+if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
+	[ "$(id -u)" -eq 0 ] || die "needs root"
+	[ -n "${debian_release[${1-}]-}" ] || die "which version: ${!debian_release[*]}?"
+	need_packages debootstrap
+	make_release "$1"
+	run_in_release_as root "$1" t/world/packages.sh
+	exit
+fi
+
 version=$(native_version)
 mapfile -t packages < <(packages_for "$version" | tr ' ' '\n')
-need_packages "${packages[@]}" build-essential debhelper dpkg-dev fakeroot postgresql-server-dev-all
+need_packages "${packages[@]}" build-essential debhelper dpkg-dev fakeroot postgresql-server-dev-all \
+	python3 autopkgtest
 # from 18 on, JIT has a package of its own
 [ "$version" -lt 18 ] || need_packages "postgresql-$version-jit"
 package=postgresql-$version-snowflake
@@ -66,10 +78,8 @@ check "by worker 0" "$(grep '^worker ' "$work/used")" = 'worker 0'
 check "JIT is there" "$(grep '^jit ' "$work/used")" = 'jit true'
 check "and is used" "$(grep -c 'Inlining true' "$work/used")" -eq 1
 
-if [ "${1-}" = all ]; then
-	need_packages python3 autopkgtest
-	# what the specification of PGXN's META.json requires, and files that are there
-	lacking=$(/usr/bin/python3 -c '
+# what the specification of PGXN's META.json requires, and files that are there
+lacking=$(/usr/bin/python3 -c '
 import json, os
 meta = json.load(open("META.json"))
 for key in "abstract", "maintainer", "license", "provides", "name", "version", "meta-spec":
@@ -81,16 +91,15 @@ for extension in meta["provides"].values():
             print(extension[key])
     if extension["version"].count(".") != 2:
         print(extension["version"])')
-	check "META.json has all that PGXN requires" -z "$lacking"
-	copy_sources "$work/tested"
-	(
-		cd "$work/tested"
-		pg_buildext updatecontrol
-		autopkgtest --no-built-binaries . -- null
-	) >"$work/tests.log" 2>&1 && passed=yes || passed=no
-	[ "$passed" = yes ] || tail -n 40 "$work/tests.log" | sed 's/^/# /'
-	check "its own tests pass" "$passed" = yes
-fi
+check "META.json has all that PGXN requires" -z "$lacking"
+copy_sources "$work/tested"
+(
+	cd "$work/tested"
+	pg_buildext updatecontrol
+	autopkgtest --no-built-binaries . -- null
+) >"$work/tests.log" 2>&1 && passed=yes || passed=no
+[ "$passed" = yes ] || tail -n 40 "$work/tests.log" | sed 's/^/# /'
+check "its own tests pass" "$passed" = yes
 
 dpkg --purge "$package" >/dev/null 2>&1
 check "nothing is left when it is removed" -z "$(find /usr/lib/postgresql /usr/share/postgresql /usr/share/doc -name '*snowflake*' -print -quit)"
