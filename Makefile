@@ -6,15 +6,22 @@ MODULES = snowflake_lease
 OBJS = \
 	$(WIN32RES) \
 	snowflake.o \
+	src/adjust.o \
+	src/clock.o \
 	src/generator.o \
 	src/inspect.o \
+	src/lane.o \
 	src/layout.o \
+	src/limit.o \
 	src/mark.o \
 	src/mask.o \
 	src/registry.o \
 	src/settings.o \
+	src/shared.o \
 	src/stats.o \
-	src/text.o
+	src/status.o \
+	src/text.o \
+	src/worker.o
 
 EXTENSION = snowflake registry/snowflake_registry
 DATA = snowflake--1.0.sql registry/snowflake_registry--1.0.sql
@@ -44,21 +51,13 @@ ifeq ($(PORTNAME), linux)
 snowflake$(DLSUFFIX): LDFLAGS_SL += -Wl,-Bsymbolic
 endif
 
-# for a build outside of the sources, as Debian's
-$(shell mkdir -p src)
-
 # PGXS knows of header dependencies only where the server was configured so
-snowflake.o: src/compat.h src/generator.h src/inspect.h src/layout.h src/mask.h src/registry.h src/settings.h src/stats.h src/text.h
-src/generator.o: src/compat.h src/generator.h src/layout.h src/mark.h src/settings.h src/stats.h
-src/inspect.o: src/inspect.h src/layout.h
-src/layout.o: src/compat.h src/layout.h
-src/mark.o: src/compat.h src/mark.h
-src/mask.o: src/mask.h
-src/registry.o: src/generator.h src/layout.h src/registry.h src/settings.h src/stats.h
-src/settings.o: src/compat.h src/generator.h src/layout.h src/registry.h src/settings.h src/stats.h
-snowflake_lease.o: src/compat.h src/generator.h src/layout.h src/registry.h src/stats.h
-src/stats.o: src/stats.h
-src/text.o: src/text.h
+$(OBJS) snowflake_lease.o: $(wildcard $(srcdir)/src/*.h)
+
+# a build outside of the sources, as Debian's, has no such directory
+$(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
+$(CURDIR)/src:
+	mkdir -p $@
 
 # what PGXN takes
 DISTVERSION = $(shell sed -n '1,/"version"/s/.*"version": "\(.*\)",/\1/p' META.json)

@@ -9,31 +9,44 @@
 -- pg_catalog, which is searched first.
 
 --
+-- What is not for users: nobody finds it by search_path, and tools that compare
+-- schemas do not list it among the user's objects.  A schema of that name that
+-- is there already is an error.
+--
+
+CREATE SCHEMA snowflake_internal;
+
+COMMENT ON SCHEMA snowflake_internal IS
+'internals of the extension snowflake';
+
+GRANT USAGE ON SCHEMA snowflake_internal TO pg_database_owner;
+
+--
 -- Making ids
 --
 
-CREATE FUNCTION snowflake_nextval_support(internal)
+CREATE FUNCTION snowflake_internal.nextval_support(internal)
 RETURNS internal
 AS 'MODULE_PATHNAME', 'snowflake_nextval_support'
 LANGUAGE C STRICT PARALLEL SAFE;
 
-COMMENT ON FUNCTION snowflake_nextval_support(internal) IS
+COMMENT ON FUNCTION snowflake_internal.nextval_support(internal) IS
 'planner support for snowflake_nextval()';
 
 -- Labelled STABLE for COPY, which snowflake_nextval_support() explains.
-CREATE FUNCTION snowflake_nextval_batch(internal)
+CREATE FUNCTION snowflake_internal.nextval_batch(internal)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval'
 LANGUAGE C STABLE PARALLEL SAFE;
 
-COMMENT ON FUNCTION snowflake_nextval_batch(internal) IS
+COMMENT ON FUNCTION snowflake_internal.nextval_batch(internal) IS
 'implementation of snowflake_nextval() in COPY';
 
 CREATE FUNCTION snowflake_nextval()
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval'
 LANGUAGE C VOLATILE PARALLEL SAFE
-SUPPORT @extschema@.snowflake_nextval_support;
+SUPPORT snowflake_internal.nextval_support;
 
 COMMENT ON FUNCTION snowflake_nextval() IS
 'make a new id';
@@ -66,34 +79,54 @@ COMMENT ON FUNCTION snowflake_currval() IS
 
 --
 -- The mark: a bound of all ids that were ever made in this database.  What
--- counts is the greater of the two.  The first is dumped; nobody but the
--- library sets the second.
+-- counts is the greater of the two.  The sequence is dumped.  The materialized
+-- view has one row, which only the library changes: its query gives what it
+-- holds already.
 --
 
-CREATE SEQUENCE snowflake_mark MINVALUE 0 START 0;
+CREATE SEQUENCE snowflake_internal.mark MINVALUE 0 START 0;
 
-COMMENT ON SEQUENCE snowflake_mark IS
-'the mark: every snowflake id of this database is at most its last_value, or that of snowflake_mark_guard if that is greater; setting both back breaks the promise';
-
-CREATE SEQUENCE snowflake_mark_guard MINVALUE 0 START 0;
-
-COMMENT ON SEQUENCE snowflake_mark_guard IS
-'a copy of snowflake_mark that is not dumped and not restored';
+COMMENT ON SEQUENCE snowflake_internal.mark IS
+'the mark: every snowflake id of this database is at most its last_value, or the bound of snowflake_internal.guard if that is greater';
 
 -- pg_dump reads it, and restoring sets it
-SELECT pg_catalog.pg_extension_config_dump('snowflake_mark', '');
-GRANT SELECT, UPDATE ON SEQUENCE snowflake_mark TO pg_database_owner;
+SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.mark'::pg_catalog.regclass, '');
+GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
-CREATE FUNCTION snowflake_advance(id bigint)
+CREATE FUNCTION snowflake_internal.current_guard(
+	OUT bound bigint,
+	OUT exempt bigint,
+	OUT others bigint)
+AS 'MODULE_PATHNAME', 'snowflake_current_guard'
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
+
+REVOKE EXECUTE ON FUNCTION snowflake_internal.current_guard() FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_internal.current_guard() IS
+'the row of snowflake_internal.guard, so that REFRESH keeps it';
+
+CREATE MATERIALIZED VIEW snowflake_internal.guard USING heap AS
+SELECT bound, exempt, others
+FROM snowflake_internal.current_guard();
+
+COMMENT ON MATERIALIZED VIEW snowflake_internal.guard IS
+'the guard of the mark, which no command of SQL lowers';
+COMMENT ON COLUMN snowflake_internal.guard.bound IS
+'every snowflake id of this database is at most this';
+COMMENT ON COLUMN snowflake_internal.guard.exempt IS
+'the worker that reset the mark last: datacenter_id << 32 | worker_id, or -1';
+COMMENT ON COLUMN snowflake_internal.guard.others IS
+'ids of all other workers are above this';
+CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false)
 RETURNS void
 AS 'MODULE_PATHNAME', 'snowflake_advance'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
-REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint) FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_advance(bigint) TO pg_database_owner;
+REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO pg_database_owner;
 
-COMMENT ON FUNCTION snowflake_advance(bigint) IS
-'make all new ids of this database greater than an id that came from elsewhere';
+COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS
+'make all new ids of this database greater than an id that came from elsewhere; force: also if that is far ahead of the clock, for superusers';
 
 CREATE FUNCTION snowflake_reset_mark(force boolean DEFAULT false)
 RETURNS void
@@ -103,7 +136,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION snowflake_reset_mark(boolean) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_reset_mark(boolean) IS
-'set the mark back to the clock, with a fresh worker id, after the clock was far ahead';
+'set the mark back to the clock, with a fresh worker id and after a restart, when the clock was far ahead; force: also without a fresh worker id, which may make ids twice';
 
 --
 -- Taking ids apart.  Each function comes in two forms: for the layout that is
@@ -892,12 +925,12 @@ BEGIN
 	END IF;
 	bound := @extschema@.snowflake_last_before(clock_timestamp() - interval '1 minute');
 	IF largest > bound AND NOT dry_run THEN
-		IF NOT has_function_privilege('@extschema@.snowflake_advance(bigint)'::regprocedure, 'EXECUTE') THEN
+		IF NOT has_function_privilege('@extschema@.snowflake_advance(bigint, boolean)'::regprocedure, 'EXECUTE') THEN
 			RAISE insufficient_privilege USING
 				MESSAGE = format('column %s has values that are as great as new snowflake ids', label),
 				HINT = 'Try again in a minute, or have the owner of the database call snowflake_advance().';
 		END IF;
-		PERFORM @extschema@.snowflake_advance(largest);
+		PERFORM @extschema@.snowflake_advance(largest, false);
 	END IF;
 
 	FOR member, what IN
@@ -1022,7 +1055,7 @@ GRANT EXECUTE ON FUNCTION snowflake_status() TO pg_monitor;
 COMMENT ON FUNCTION snowflake_status() IS
 'whether ids can be made here, with which worker id and layout, how far they and the mark are ahead of the clock, and the lease';
 
-CREATE FUNCTION snowflake_get_stat(
+CREATE FUNCTION snowflake_internal.get_stat(
 	OUT ids bigint,
 	OUT spills bigint,
 	OUT waits bigint,
@@ -1037,23 +1070,25 @@ CREATE FUNCTION snowflake_get_stat(
 	OUT no_lease bigint,
 	OUT unusable_settings bigint,
 	OUT lock_not_available bigint,
+	OUT clock_refused bigint,
 	OUT last_step_back timestamptz,
 	OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'snowflake_get_stat'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-REVOKE EXECUTE ON FUNCTION snowflake_get_stat() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_get_stat() TO pg_monitor;
+REVOKE EXECUTE ON FUNCTION snowflake_internal.get_stat() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_internal.get_stat() TO pg_monitor;
 
-COMMENT ON FUNCTION snowflake_get_stat() IS
+COMMENT ON FUNCTION snowflake_internal.get_stat() IS
 'implementation of snowflake_stat';
 
 CREATE VIEW snowflake_stat AS
 SELECT ids, spills, waits, wait_time, mark_extensions, mark_flush_time,
 	clock_steps_back, largest_step_back, last_step_back,
 	too_far_ahead, before_epoch, exhausted, no_lease, unusable_settings, lock_not_available,
+	clock_refused,
 	stats_reset
-FROM @extschema@.snowflake_get_stat();
+FROM snowflake_internal.get_stat();
 
 GRANT SELECT ON snowflake_stat TO pg_monitor;
 
@@ -1089,6 +1124,8 @@ COMMENT ON COLUMN snowflake_stat.unusable_settings IS
 'calls that failed with F0000';
 COMMENT ON COLUMN snowflake_stat.lock_not_available IS
 'calls that failed with 55P03';
+COMMENT ON COLUMN snowflake_stat.clock_refused IS
+'calls that failed with SF005';
 COMMENT ON COLUMN snowflake_stat.stats_reset IS
 'since when it is counted';
 
@@ -1103,15 +1140,14 @@ COMMENT ON FUNCTION snowflake_stat_reset() IS
 'set all counters of snowflake_stat to 0';
 
 --
--- A server that is running still knows the mark of an extension that was
--- dropped.
+-- A server that is running still knows which ids were made.
 --
 
-CREATE FUNCTION snowflake_restore_mark()
+CREATE FUNCTION snowflake_internal.begin()
 RETURNS void
-AS 'MODULE_PATHNAME', 'snowflake_restore_mark'
+AS 'MODULE_PATHNAME', 'snowflake_begin'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
-SELECT @extschema@.snowflake_restore_mark();
+SELECT snowflake_internal.begin();
 
-DROP FUNCTION snowflake_restore_mark();
+DROP FUNCTION snowflake_internal.begin();

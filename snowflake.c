@@ -14,13 +14,8 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
-#include "access/xlog.h"
-#include "catalog/dependency.h"
-#include "catalog/indexing.h"
-#include "catalog/pg_extension.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "fmgr.h"
@@ -28,20 +23,21 @@
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
 #include "utils/syscache.h"
 #include "utils/timestamp.h"
 
+#include "adjust.h"
 #include "compat.h"
 #include "generator.h"
 #include "inspect.h"
+#include "lane.h"
 #include "layout.h"
 #include "mark.h"
 #include "mask.h"
 #include "registry.h"
 #include "settings.h"
+#include "shared.h"
 #include "text.h"
 
 PG_MODULE_MAGIC;
@@ -55,7 +51,8 @@ PG_FUNCTION_INFO_V1(snowflake_reserve);
 PG_FUNCTION_INFO_V1(snowflake_currval);
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_reset_mark);
-PG_FUNCTION_INFO_V1(snowflake_restore_mark);
+PG_FUNCTION_INFO_V1(snowflake_begin);
+PG_FUNCTION_INFO_V1(snowflake_current_guard);
 PG_FUNCTION_INFO_V1(snowflake_decode);
 PG_FUNCTION_INFO_V1(snowflake_compose);
 PG_FUNCTION_INFO_V1(snowflake_from_timestamp);
@@ -68,12 +65,6 @@ PG_FUNCTION_INFO_V1(snowflake_mask);
 PG_FUNCTION_INFO_V1(snowflake_unmask);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_capacity);
-PG_FUNCTION_INFO_V1(snowflake_status);
-PG_FUNCTION_INFO_V1(snowflake_get_stat);
-PG_FUNCTION_INFO_V1(snowflake_stat_reset);
-
-/* What a server that is upgraded, and not restarted yet, has loaded. */
-#define LIBRARY_VERSION "1.0"
 
 /* The most ids that one call of snowflake_reserve() gives. */
 #define MAX_RESERVED	1000000
@@ -91,7 +82,7 @@ void
 _PG_init(void)
 {
 	SettingsDefine();
-	GeneratorInit();
+	SharedInit();
 	RegistryInit();
 }
 
@@ -129,7 +120,7 @@ get_layout(FunctionCallInfo fcinfo, int layout_arg)
 	Size		size;
 
 	if (PG_NARGS() <= layout_arg)
-		return GeneratorLayout();
+		return SharedLayout();
 
 	/* mostly the text is a constant: read it once */
 	site = get_call_site(fcinfo);
@@ -164,7 +155,7 @@ copy_layout(FunctionCallInfo fcinfo, int layout_arg, MemoryContext context)
 	if (PG_NARGS() > layout_arg)
 		parse_layout(PG_GETARG_TEXT_PP(layout_arg), layout);
 	else
-		*layout = *GeneratorLayout();
+		*layout = *SharedLayout();
 	return layout;
 }
 
@@ -207,7 +198,7 @@ field_datum(const Layout *layout, LayoutField field, int64 id, bool *isnull)
 Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(GeneratorNext(0, fcinfo->flinfo->fn_oid));
+	PG_RETURN_INT64(GeneratorNext(0));
 }
 
 /*
@@ -219,7 +210,7 @@ snowflake_nextval(PG_FUNCTION_ARGS)
  * look at the table either.  So where an expression is planned without a
  * query around it, as COPY does with defaults, the call is replaced by
  *
- *		COALESCE(snowflake_nextval_batch(<argument>), <NextValueExpr>)
+ *		COALESCE(nextval_batch(<argument>), <NextValueExpr>)
  *
  * where the function is the same but for its label, STABLE, and never gives
  * NULL.  The node, which is never reached, keeps the expression volatile for
@@ -250,9 +241,9 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 
 	/* who may not execute both is left with the original, and its error */
 	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-							   CStringGetDatum("snowflake_nextval_batch"),
+							   CStringGetDatum("nextval_batch"),
 							   PointerGetDatum(buildoidvector(&argtype, 1)),
-							   ObjectIdGetDatum(get_func_namespace(simplify->fcall->funcid)));
+							   ObjectIdGetDatum(get_namespace_oid("snowflake_internal", true)));
 	if (!OidIsValid(function) || !compat_may_execute(function) ||
 		!compat_may_execute(simplify->fcall->funcid))
 		PG_RETURN_POINTER(NULL);
@@ -278,7 +269,7 @@ Datum
 snowflake_nextval_tag(PG_FUNCTION_ARGS)
 {
 	int32		tag = PG_GETARG_INT32(0);
-	const Layout *layout = GeneratorLayout();
+	const Layout *layout = SharedLayout();
 
 	if (layout->bits[FIELD_TAG] == 0)
 		ereport(ERROR,
@@ -288,8 +279,7 @@ snowflake_nextval_tag(PG_FUNCTION_ARGS)
 						   LayoutToText(layout)),
 				 errhint("Call snowflake_nextval() without a tag, or set \"snowflake.layout\" to a layout that has the field and restart the server.")));
 	LayoutCheckValue(layout, FIELD_TAG, tag);
-	PG_RETURN_INT64(GeneratorNext(LayoutPut(layout, FIELD_TAG, tag),
-								  fcinfo->flinfo->fn_oid));
+	PG_RETURN_INT64(GeneratorNext(LayoutPut(layout, FIELD_TAG, tag)));
 }
 
 /* What snowflake_reserve() returns. */
@@ -301,7 +291,7 @@ typedef struct Block
 
 /* Reserve so many ids.  Returns the number of blocks. */
 static int
-reserve_blocks(int count, Block **blocks, Oid function)
+reserve_blocks(int count, Block **blocks)
 {
 	int			num_blocks = 0;
 	int			max_blocks = 16;
@@ -319,8 +309,7 @@ reserve_blocks(int count, Block **blocks, Oid function)
 			*blocks = repalloc(*blocks, max_blocks * sizeof(Block));
 		}
 		block = &(*blocks)[num_blocks++];
-		count -= GeneratorReserve(count, &block->first_id, &block->last_id,
-								  &wait_start, function);
+		count -= GeneratorReserve(count, &block->first_id, &block->last_id, &wait_start);
 	}
 	return num_blocks;
 }
@@ -358,7 +347,7 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 		funcctx = SRF_FIRSTCALL_INIT();
 		funcctx->tuple_desc = look_up_row_type(fcinfo, funcctx->multi_call_memory_ctx);
 		oldcontext = MemoryContextSwitchTo(funcctx->multi_call_memory_ctx);
-		funcctx->max_calls = reserve_blocks(count, &block, fcinfo->flinfo->fn_oid);
+		funcctx->max_calls = reserve_blocks(count, &block);
 		funcctx->user_fctx = block;
 		MemoryContextSwitchTo(oldcontext);
 	}
@@ -387,11 +376,11 @@ snowflake_currval(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/* advance(id bigint) */
+/* advance(id bigint, force boolean) */
 Datum
 snowflake_advance(PG_FUNCTION_ARGS)
 {
-	GeneratorAdvance(PG_GETARG_INT64(0), fcinfo->flinfo->fn_oid);
+	AdjustAdvance(PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
 	PG_RETURN_VOID();
 }
 
@@ -399,16 +388,32 @@ snowflake_advance(PG_FUNCTION_ARGS)
 Datum
 snowflake_reset_mark(PG_FUNCTION_ARGS)
 {
-	GeneratorReset(PG_GETARG_BOOL(0), fcinfo->flinfo->fn_oid);
+	AdjustReset(PG_GETARG_BOOL(0));
 	PG_RETURN_VOID();
 }
 
-/* The end of the extension's script */
+/* begin(): what the extension's script ends with */
 Datum
-snowflake_restore_mark(PG_FUNCTION_ARGS)
+snowflake_begin(PG_FUNCTION_ARGS)
 {
-	GeneratorRestoreMark(fcinfo->flinfo->fn_oid);
+	AdjustBegin();
 	PG_RETURN_VOID();
+}
+
+/* current_guard(): the row of the materialized view */
+Datum
+snowflake_current_guard(PG_FUNCTION_ARGS)
+{
+	Guard		guard = MarkCurrentGuard();
+	Datum		values[3];
+	bool		nulls[3] = {false};
+	int			i = 0;
+
+	values[i++] = Int64GetDatum(guard.bound);
+	values[i++] = Int64GetDatum(guard.exempt);
+	values[i++] = Int64GetDatum(guard.others);
+	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
+													  values, nulls)));
 }
 
 /* decode(id bigint [, layout text]) */
@@ -694,20 +699,6 @@ snowflake_layout(PG_FUNCTION_ARGS)
 													  values, nulls)));
 }
 
-static int64
-lanes_of(const Layout *layout)
-{
-	return Min(LayoutLargest(layout, FIELD_LANE) + 1, GENERATOR_MAX_LANES);
-}
-
-/* At most 6, 31 and 20 bits: this does not overflow. */
-static int64
-ids_per_second(const Layout *layout)
-{
-	return lanes_of(layout) * (LayoutLargest(layout, FIELD_SEQUENCE) + 1) *
-		USECS_PER_SEC / layout->tick;
-}
-
 /*
  * capacity([layout text]): until when ids last, for how many workers, and how
  * many of them there are
@@ -726,187 +717,8 @@ snowflake_capacity(PG_FUNCTION_ARGS)
 	values[3] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
 	values[4] = Int64GetDatum(INT64CONST(1) << (layout->bits[FIELD_DATACENTER] +
 												layout->bits[FIELD_WORKER]));
-	values[5] = Int32GetDatum((int32) lanes_of(layout));
-	values[6] = Int64GetDatum(ids_per_second(layout));
+	values[5] = Int32GetDatum(LaneCount(layout));
+	values[6] = Int64GetDatum(LaneIdsPerSecond(layout));
 	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
 													  values, nulls)));
-}
-
-/* How far an instant is ahead of the clock, in the ticks of timestamps. */
-static Datum
-ahead_datum(TimestampTz instant)
-{
-	Interval   *ahead = palloc0(sizeof(Interval));
-
-	ahead->time = instant - GetCurrentTimestamp();
-	return IntervalPGetDatum(ahead);
-}
-
-static const char *
-lease_state_text(LeaseState state)
-{
-	switch (state)
-	{
-		case LEASE_NOT_ASKED:
-			return "not asked";
-		case LEASE_HELD:
-			return "held";
-		case LEASE_UNREACHABLE:
-			return "unreachable";
-		case LEASE_NONE_FREE:
-			return "none free";
-		case LEASE_REFUSED:
-			return "refused";
-		case LEASE_RELEASED:
-			return "released";
-	}
-	return NULL;				/* keep compiler quiet */
-}
-
-/* The version of the extension that a function belongs to. */
-static char *
-extension_version(Oid function)
-{
-	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	char	   *version = "";
-
-	ScanKeyInit(&key, Anum_pg_extension_oid, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(getExtensionOfObject(ProcedureRelationId, function)));
-	scan = systable_beginscan(extensions, ExtensionOidIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-	{
-		bool		isnull;
-		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
-										 RelationGetDescr(extensions), &isnull);
-
-		version = TextDatumGetCString(datum);
-	}
-	systable_endscan(scan);
-	table_close(extensions, AccessShareLock);
-	return version;
-}
-
-/* What would become of a call for an id, as far as that can be told. */
-static const char *
-state_text(const GeneratorStatus *status, bool has_mark, TimestampTz mark_at)
-{
-	TimestampTz now = GetCurrentTimestamp();
-	int64		max_ahead = setting_max_ahead * INT64CONST(1000);
-
-	/* the mark may be ahead by its lease, if that is more */
-	int64		max_mark_ahead = Max(max_ahead, 2000000);
-
-	if (RecoveryInProgress())
-		return "standby";
-	if (!status->usable || status->layout == NULL)
-		return "unusable settings";
-	if (status->set_aside)
-		return "worker id set aside";
-	if (status->leased &&
-		(status->worker_id < 0 || status->lease_ends <= now ||
-		 (setting_max_ahead >= 0 && status->lease_starts - now > max_ahead)))
-		return "no lease";
-	if (now < status->layout->epoch)
-		return "before epoch";
-	if (LayoutSpan(status->layout->epoch, now) / status->layout->tick >
-		(uint64) status->layout->last_tick)
-		return "exhausted";
-	if (!has_mark)
-		return "no mark";
-	if (setting_max_ahead >= 0 &&
-		(mark_at - now > max_mark_ahead ||
-		 (!TIMESTAMP_NOT_FINITE(status->last_id_at) &&
-		  status->last_id_at - now > max_ahead + (int64) status->layout->tick)))
-		return "too far ahead";
-	return "ready";
-}
-
-/* status() */
-Datum
-snowflake_status(PG_FUNCTION_ARGS)
-{
-	GeneratorStatus status;
-	const Layout *layout;
-	int64		mark;
-	bool		has_mark;
-	TimestampTz mark_at = 0;
-	Datum		values[18] = {0};
-	bool		nulls[18] = {false};
-
-	GeneratorGetStatus(&status);
-	layout = status.layout;
-	has_mark = MarkLook(fcinfo->flinfo->fn_oid, &mark);
-	if (layout != NULL)
-		mark_at = LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME,
-													 Min(mark, LayoutLargestId(layout))));
-
-	values[0] = CStringGetTextDatum(state_text(&status, has_mark, mark_at));
-	values[1] = Int32GetDatum((int32) status.worker_id);
-	nulls[1] = status.worker_id < 0;
-	values[2] = CStringGetTextDatum(status.leased ? "registry" : "setting");
-	values[3] = Int32GetDatum(setting_datacenter_id);
-	nulls[4] = nulls[5] = nulls[6] = layout == NULL;
-	if (layout != NULL)
-	{
-		values[4] = CStringGetTextDatum(LayoutToText(layout));
-		values[5] = Int64GetDatum(ids_per_second(layout));
-		values[6] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
-	}
-	values[7] = Int32GetDatum(status.lanes_in_use);
-	values[8] = Int32GetDatum(status.sessions);
-	nulls[9] = TIMESTAMP_NOT_FINITE(status.last_id_at);
-	if (!nulls[9])
-		values[9] = ahead_datum(status.last_id_at);
-	values[10] = Int64GetDatum(mark);
-	nulls[10] = !has_mark;
-	/* a mark of 0 is of no time: there were no ids yet */
-	nulls[11] = !has_mark || mark == 0 || layout == NULL;
-	if (!nulls[11])
-		values[11] = ahead_datum(mark_at);
-	nulls[12] = !status.leased;
-	if (status.leased)
-		values[12] = CStringGetTextDatum(lease_state_text(status.lease_state));
-	values[13] = TimestampTzGetDatum(status.lease_starts);
-	values[14] = TimestampTzGetDatum(status.lease_ends);
-	nulls[13] = nulls[14] = TIMESTAMP_NOT_FINITE(status.lease_ends);
-	values[15] = CStringGetTextDatum(LIBRARY_VERSION);
-	values[16] = CStringGetTextDatum(extension_version(fcinfo->flinfo->fn_oid));
-	values[17] = BoolGetDatum(SettingsArePreloaded());
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
-													  values, nulls)));
-}
-
-/* get_stat(): the row of the view snowflake_stat */
-Datum
-snowflake_get_stat(PG_FUNCTION_ARGS)
-{
-	Stats		stats;
-	Datum		values[NUM_STATS + 2];
-	bool		nulls[NUM_STATS + 2] = {false};
-
-	GeneratorGetStats(&stats);
-	for (int i = 0; i < NUM_STATS; i++)
-	{
-		if (i == STATS_WAIT_TIME || i == STATS_MARK_FLUSH_TIME || i == STATS_LARGEST_STEP_BACK)
-			values[i] = Float8GetDatum(stats.counters[i] / 1000.0);
-		else
-			values[i] = Int64GetDatum(stats.counters[i]);
-	}
-	values[NUM_STATS] = TimestampTzGetDatum(stats.last_step_back);
-	nulls[NUM_STATS] = stats.last_step_back == 0;
-	values[NUM_STATS + 1] = TimestampTzGetDatum(stats.reset_at);
-	PG_RETURN_DATUM(HeapTupleGetDatum(heap_form_tuple(get_row_type(fcinfo),
-													  values, nulls)));
-}
-
-/* stat_reset() */
-Datum
-snowflake_stat_reset(PG_FUNCTION_ARGS)
-{
-	GeneratorResetStats();
-	PG_RETURN_VOID();
 }

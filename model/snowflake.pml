@@ -35,7 +35,7 @@
  *				is promoted, while the other may go on; then the other may be
  *				rewound, follow, and be promoted itself; timeline bits
  *	SYNC		the same once, with a synchronous standby and no timeline bits
- *	SETVAL		somebody sets snowflake_mark to anything, or restores a dump
+ *	SETVAL		somebody sets snowflake_internal.mark to anything, or restores a dump
  *	DROP		the extension is dropped and created again by a session that
  *				makes ids, in one transaction or two, which may fail
  *
@@ -770,7 +770,7 @@ call:
 		if
 		:: atomic {
 			!set && !restored ->
-			/* setval('snowflake_mark', anything), committed or not */
+			/* setval('snowflake_internal.mark', anything), committed or not */
 			set = true;
 			my.page[0].mark = 0;
 			do

@@ -33,6 +33,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
+#include "common/pg_prng.h"
 #include "fmgr.h"
 #include "libpq-fe.h"
 #include "miscadmin.h"
@@ -50,7 +51,7 @@
 #include "utils/uuid.h"
 
 #include "compat.h"
-#include "generator.h"
+#include "errors.h"
 #include "layout.h"
 #include "registry.h"
 
@@ -676,7 +677,7 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 			backoff = Min(backoff, *snowflake->registry_lease / RENEWALS);
 		}
 		/* many servers may have been started, or have failed, at once */
-		delay -= compat_random() % (delay / 4);
+		delay -= pg_prng_uint64(&pg_global_prng_state) % (delay / 4);
 
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,

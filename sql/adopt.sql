@@ -118,12 +118,12 @@ CALL snowflake_adopt('imported', 'id');
 \set VERBOSITY default
 INSERT INTO imported DEFAULT VALUES RETURNING id > :largest AS above;
 ALTER TABLE imported ALTER COLUMN id DROP DEFAULT;
-SELECT last_value AS mark FROM snowflake_mark \gset
+SELECT last_value AS mark FROM snowflake_internal.mark \gset
 INSERT INTO imported SELECT snowflake_from_timestamp('2090-01-01', 'snowflake');
 \set VERBOSITY sqlstate
 CALL snowflake_adopt('imported', 'id');
 \set VERBOSITY default
-SELECT last_value < snowflake_from_timestamp('2089-01-01') AS mark_stays FROM snowflake_mark;
+SELECT last_value < snowflake_from_timestamp('2089-01-01') AS mark_stays FROM snowflake_internal.mark;
 DROP TABLE imported;
 
 -- ids that are ahead of the clock as far as new ones

@@ -1,26 +1,26 @@
 \set SHOW_CONTEXT never
 
--- Both sequences cover every id that is made, and what is written is equal
+-- Mark and guard cover every id that is made, and what is written is equal
 SELECT snowflake_nextval() AS id \gset
-SELECT m.last_value >= :id AS covered, m.last_value = g.last_value AS equal, m.is_called, m.log_cnt
-FROM snowflake_mark AS m, snowflake_mark_guard AS g;
--- by a lease of 2 s, up to the first id of a tick
-SELECT snowflake_timestamp(last_value) - snowflake_timestamp(:id) BETWEEN interval '0' AND interval '2.01 s' AS lease,
+SELECT m.last_value >= :id AS covered, m.last_value = g.bound AS equal, m.is_called, m.log_cnt, g.exempt, g.others
+FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g;
+-- by a reservation of 2 s, up to the first id of a tick
+SELECT snowflake_timestamp(last_value) - snowflake_timestamp(:id) BETWEEN interval '0' AND interval '2.01 s' AS reservation,
 	snowflake_worker_id(last_value + 1) AS worker_id, snowflake_lane(last_value + 1) AS lane,
 	snowflake_sequence(last_value + 1) AS sequence
-FROM snowflake_mark;
+FROM snowflake_internal.mark;
 
 -- Idle sessions write nothing
-CREATE TEMP TABLE before AS SELECT last_value FROM snowflake_mark;
+CREATE TEMP TABLE before AS SELECT last_value FROM snowflake_internal.mark;
 SELECT pg_sleep(0.1);
-SELECT b.last_value = m.last_value AS unchanged FROM before AS b, snowflake_mark AS m;
+SELECT b.last_value = m.last_value AS unchanged FROM before AS b, snowflake_internal.mark AS m;
 DROP TABLE before;
 
 -- It is not transactional
 BEGIN;
 SELECT snowflake_advance(:id + (3::bigint << 22));
 ROLLBACK;
-SELECT last_value >= :id + (3::bigint << 22) AS stays FROM snowflake_mark;
+SELECT last_value >= :id + (3::bigint << 22) AS stays FROM snowflake_internal.mark;
 SELECT snowflake_nextval() > :id + (3::bigint << 22) AS above;
 
 -- Advance: new ids are greater, at once, also in a transaction that is not
@@ -40,59 +40,135 @@ SELECT snowflake_advance(NULL);
 SELECT snowflake_advance(-1);
 \echo :LAST_ERROR_SQLSTATE
 
--- The mark set too low is put right, and says so
-SELECT pg_sleep(2);
+-- nor are ids carried off beyond the clock and max_ahead, but by a superuser who says so
+SELECT snowflake_nextval() AS id \gset
 \set VERBOSITY terse
+SELECT snowflake_advance(:id + (3600000::bigint << 22));
+\echo :LAST_ERROR_SQLSTATE
+CREATE ROLE regress_snowflake_owner;
+GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO regress_snowflake_owner;
+SET ROLE regress_snowflake_owner;
+SELECT snowflake_advance(:id + (3600000::bigint << 22));
+SELECT snowflake_advance(:id + (3600000::bigint << 22), force => true);
+\echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_advance(:id);
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) FROM regress_snowflake_owner;
+DROP ROLE regress_snowflake_owner;
+\set VERBOSITY default
+SELECT snowflake_nextval() < :id + (3600000::bigint << 22) AS below;
+
+-- The mark set too low is put right
+SELECT pg_sleep(2);
 \pset format unaligned
 SELECT snowflake_nextval() AS id \gset
-SELECT setval('snowflake_mark', 5);
+SELECT setval('snowflake_internal.mark', 5);
 SELECT snowflake_advance(:id);
-SELECT m.last_value >= :id AS covered, m.last_value = g.last_value AS equal
-FROM snowflake_mark AS m, snowflake_mark_guard AS g;
+SELECT m.last_value >= :id AS covered, m.last_value = g.bound AS equal
+FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g;
 -- so it is if the sequence starts again
-ALTER SEQUENCE snowflake_mark RESTART;
+SELECT snowflake_nextval() AS id \gset
+ALTER SEQUENCE snowflake_internal.mark RESTART;
 SELECT snowflake_advance(:id);
-SELECT last_value >= :id AS covered FROM snowflake_mark;
-\set VERBOSITY default
+SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 \pset format aligned
 
--- Set too high, it stops ids when the lease is used up, until it is put right
-SELECT setval('snowflake_mark', 9223372036854775807);
+-- Set ahead within max_ahead, it is adopted by the next move of the limit
+SELECT snowflake_nextval() AS id \gset
+SELECT setval('snowflake_internal.mark', :id + (2500::bigint << 22)) = :id + (2500::bigint << 22) AS set;
+SELECT pg_sleep(2.1);
+SELECT snowflake_nextval() > :id + (2500::bigint << 22) AS adopted;
+
+-- Set too high, it stops ids when the reservation is used up, until it is put right
+SELECT pg_sleep(3);
+SELECT snowflake_nextval() AS id \gset
+SELECT setval('snowflake_internal.mark', 9223372036854775807);
 SELECT pg_sleep(3);
 \set VERBOSITY sqlstate
 SELECT snowflake_nextval();
-SELECT setval('snowflake_mark', 0);
-SET client_min_messages = error;
-SELECT snowflake_nextval() > :id AS above;
-RESET client_min_messages;
+SELECT setval('snowflake_internal.mark', :id + (3600000::bigint << 22)) = :id + (3600000::bigint << 22) AS set;
+SELECT snowflake_nextval();
+-- an advance by what is allowed does not take it for true, either
+SELECT snowflake_advance(:id + (4000::bigint << 22));
+SELECT bound < :id + (3600000::bigint << 22) AS kept FROM snowflake_internal.guard;
+SELECT setval('snowflake_internal.mark', 0);
+SELECT snowflake_nextval() BETWEEN :id AND :id + (3600000::bigint << 22) AS above;
 
--- In the transaction that alters it, its change might be taken back
+-- No command lowers the guard
+SELECT last_value AS mark FROM snowflake_internal.mark \gset
+UPDATE snowflake_internal.guard SET bound = 0;
+DELETE FROM snowflake_internal.guard;
+INSERT INTO snowflake_internal.guard VALUES (0, 0, 0);
+TRUNCATE snowflake_internal.guard;
+COPY snowflake_internal.guard FROM '/dev/null';
+SELECT setval('snowflake_internal.guard', 1);
+REFRESH MATERIALIZED VIEW snowflake_internal.guard;
+SELECT count(*), min(bound) = :mark AS kept FROM snowflake_internal.guard;
+SELECT snowflake_nextval() > :id AS above;
+VACUUM (FULL, FREEZE) snowflake_internal.guard;
+SELECT count(*), min(bound) >= :mark AS kept FROM snowflake_internal.guard;
+-- without its row there are no ids
+SELECT snowflake_nextval() AS id \gset
 BEGIN;
-ALTER SEQUENCE snowflake_mark RESTART WITH 7;
+REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA;
 SELECT snowflake_advance(:id);
 ROLLBACK;
-SELECT last_value >= :id AS covered FROM snowflake_mark;
-
--- It must be permanent
-\set VERBOSITY default
-ALTER SEQUENCE snowflake_mark SET UNLOGGED;
+REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA;
 SELECT snowflake_advance(:id);
-ALTER SEQUENCE snowflake_mark SET LOGGED;
+REFRESH MATERIALIZED VIEW snowflake_internal.guard;
+DROP EXTENSION snowflake;
+CREATE EXTENSION snowflake;
+SELECT snowflake_nextval() > :id AS above;
+
+-- In the transaction that alters it, its change might be taken back
+SELECT snowflake_nextval() AS id \gset
+BEGIN;
+ALTER SEQUENCE snowflake_internal.mark RESTART WITH 7;
+SELECT snowflake_advance(:id);
+ROLLBACK;
+BEGIN;
+REFRESH MATERIALIZED VIEW snowflake_internal.guard;
+SELECT snowflake_advance(:id);
+ROLLBACK;
+-- also if its row in pg_extension is of this transaction, as if it was created there
+BEGIN;
+ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.mark;
+ALTER EXTENSION snowflake ADD SEQUENCE snowflake_internal.mark;
+ALTER SEQUENCE snowflake_internal.mark RESTART WITH 7;
+REFRESH MATERIALIZED VIEW snowflake_internal.guard;
+SELECT snowflake_advance(:id);
+ROLLBACK;
+SELECT snowflake_advance(:id);
+SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
+
+-- It must be permanent, and the guard of a kind that we know
+\set VERBOSITY default
+SELECT snowflake_nextval() AS id \gset
+ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED;
+SELECT snowflake_advance(:id);
+ALTER SEQUENCE snowflake_internal.mark SET LOGGED;
+SELECT snowflake_advance(:id);
+SELECT snowflake_nextval() AS id \gset
+CREATE ACCESS METHOD other_heap TYPE TABLE HANDLER heap_tableam_handler;
+ALTER MATERIALIZED VIEW snowflake_internal.guard SET ACCESS METHOD other_heap;
+SELECT snowflake_advance(:id);
+ALTER MATERIALIZED VIEW snowflake_internal.guard SET ACCESS METHOD heap;
+DROP ACCESS METHOD other_heap;
 SELECT snowflake_advance(:id);
 
 -- It must be there
-DROP SEQUENCE snowflake_mark;
-ALTER EXTENSION snowflake DROP SEQUENCE snowflake_mark;
-ALTER SEQUENCE snowflake_mark RENAME TO put_away;
+SELECT snowflake_nextval() AS id \gset
+DROP SEQUENCE snowflake_internal.mark;
+DROP MATERIALIZED VIEW snowflake_internal.guard;
+ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.mark;
+DROP SEQUENCE snowflake_internal.mark;
 SELECT snowflake_advance(:id);
 \echo :LAST_ERROR_SQLSTATE
-DROP SEQUENCE put_away;
-CREATE SEQUENCE snowflake_mark MINVALUE 0 START 0;
-ALTER EXTENSION snowflake ADD SEQUENCE snowflake_mark;
-SET client_min_messages = error;
+-- another one in its place will do, as there is the guard
+CREATE SEQUENCE snowflake_internal.mark MINVALUE 0 START 0;
+ALTER EXTENSION snowflake ADD SEQUENCE snowflake_internal.mark;
 SELECT snowflake_advance(:id);
-RESET client_min_messages;
-SELECT last_value >= :id AS covered FROM snowflake_mark;
+SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 
 -- Dropped and created in one transaction: if that fails, the old one is back.
 -- So there is no new id before it is over, whatever comes of it.
@@ -113,19 +189,20 @@ DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
 COMMIT;
 SELECT snowflake_nextval() > :id AS above;
-SELECT last_value >= :id AS covered FROM snowflake_mark;
+SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 
 -- A migration that creates the extension and fills a table, and one that fails
+-- (with no more ids than leave it all of max_ahead, of which a rollback takes 2 s)
 DROP EXTENSION snowflake;
 BEGIN;
 CREATE EXTENSION snowflake;
-CREATE TABLE migrated AS SELECT snowflake_nextval() AS id FROM generate_series(1, 1000);
+CREATE TABLE migrated AS SELECT snowflake_nextval() AS id FROM generate_series(1, 500);
 SELECT max(id) AS last_id FROM migrated \gset
 SELECT count(DISTINCT id), min(id) > :id AS above FROM migrated;
 ROLLBACK;
 BEGIN;
 CREATE EXTENSION snowflake;
-CREATE TABLE migrated AS SELECT snowflake_nextval() AS id FROM generate_series(1, 1000);
+CREATE TABLE migrated AS SELECT snowflake_nextval() AS id FROM generate_series(1, 500);
 SELECT count(DISTINCT id), min(id) > :last_id AS above FROM migrated;
 COMMIT;
 SELECT snowflake_nextval() > max(id) AS above FROM migrated;
@@ -150,7 +227,7 @@ SELECT snowflake_nextval() AS id \gset
 CREATE TABLE cleared (id bigint DEFAULT snowflake_nextval(), n serial);
 TRUNCATE cleared RESTART IDENTITY;
 DISCARD ALL;
-SELECT last_value >= :id AS covered FROM snowflake_mark;
+SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 INSERT INTO cleared DEFAULT VALUES RETURNING id > :id AS above, n;
 DROP TABLE cleared;
 
@@ -161,29 +238,33 @@ SET ROLE regress_snowflake_user;
 SELECT snowflake_nextval() > :id AS above;
 SELECT snowflake_advance(1);
 SELECT snowflake_reset_mark();
-SELECT last_value FROM snowflake_mark;
-SELECT setval('snowflake_mark', 1);
-SELECT last_value FROM snowflake_mark_guard;
-SELECT setval('snowflake_mark_guard', 1);
+SELECT last_value FROM snowflake_internal.mark;
+SELECT setval('snowflake_internal.mark', 1);
+SELECT bound FROM snowflake_internal.guard;
+REFRESH MATERIALIZED VIEW snowflake_internal.guard;
+SELECT snowflake_internal.current_guard();
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 
--- There is nothing to reset, and if there were it would need another worker id
+-- There is nothing to reset, and if there were it would need another worker id,
+-- also if the mark came with a dump
 \set VERBOSITY terse
 SELECT snowflake_reset_mark();
-SELECT setval('snowflake_mark', last_value + (86400000::bigint << 22)) IS NULL AS far FROM snowflake_mark_guard;
+SELECT setval('snowflake_internal.mark', bound + (86400000::bigint << 22)) IS NULL AS far FROM snowflake_internal.guard;
 SELECT snowflake_reset_mark();
 \echo :LAST_ERROR_SQLSTATE
-SELECT setval('snowflake_mark', 0);
-SET client_min_messages = error;
-SELECT snowflake_advance(1);
-RESET client_min_messages;
+SELECT setval('snowflake_internal.mark', 0);
 SELECT snowflake_reset_mark(NULL);
 
--- A function of somebody's own has no mark
+-- A function of somebody's own has the mark of the extension, or none
 CREATE FUNCTION my_nextval() RETURNS bigint AS '$libdir/snowflake', 'snowflake_nextval' LANGUAGE C;
-SELECT snowflake_advance(:id);
+SELECT pg_sleep(3);
+SELECT my_nextval() AS id \gset
+SELECT snowflake_nextval() > :id AS above, last_value >= :id AS covered FROM snowflake_internal.mark;
 \set VERBOSITY sqlstate
-SELECT pg_sleep(2.1);
+DROP EXTENSION snowflake;
+\c
 SELECT my_nextval();
 DROP FUNCTION my_nextval();
+CREATE EXTENSION snowflake;
+SELECT snowflake_nextval() > :id AS above;

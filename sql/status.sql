@@ -7,8 +7,8 @@ SELECT state, worker_id, worker_id_source, datacenter_id, layout, ids_per_second
 	lease_state, lease_starts, lease_ends, library_version = extension_version AS versions, preloaded
 FROM snowflake_status() \gx
 SELECT mark >= snowflake_currval() AS covers FROM snowflake_status();
-SELECT status.mark = greatest(mark.last_value, guard.last_value) AS is_the_mark
-FROM snowflake_status() AS status, snowflake_mark AS mark, snowflake_mark_guard AS guard;
+SELECT status.mark = greatest(mark.last_value, guard.bound) AS is_the_mark
+FROM snowflake_status() AS status, snowflake_internal.mark AS mark, snowflake_internal.guard AS guard;
 
 -- Ids are counted, and how many there are is seen at once by who made them, or
 -- when a session has ended, as that of the test before

@@ -56,14 +56,14 @@ SET ROLE regress_snowflake_user;
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_nextval() TO PUBLIC;
 -- and it needs no other right
-REVOKE EXECUTE ON FUNCTION snowflake_nextval_batch(internal) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_internal.nextval_batch(internal) FROM PUBLIC;
 SET ROLE regress_snowflake_user;
 COPY notes (note) FROM STDIN;
 e
 f
 \.
 RESET ROLE;
-GRANT EXECUTE ON FUNCTION snowflake_nextval_batch(internal) TO PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_internal.nextval_batch(internal) TO PUBLIC;
 SELECT count(DISTINCT id) FROM notes;
 DROP TABLE notes;
 DROP ROLE regress_snowflake_user;

@@ -5,7 +5,7 @@
  *
  * The code elsewhere is written for the newest version; here it is made to
  * work on the older ones.  Included after the PostgreSQL headers that a file
- * needs, and by .c files only.
+ * needs.
  *
  * snowflake/src/compat.h
  *
@@ -15,57 +15,33 @@
 #define SNOWFLAKE_COMPAT_H
 
 #include "access/xlog.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_proc.h"
 #include "miscadmin.h"
-#include "replication/syncrep.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
+#if PG_VERSION_NUM >= 160000
+#include "storage/relfilelocator.h"
+#else
+#include "storage/relfilenode.h"
+#endif
 #include "storage/shmem.h"
 #include "utils/acl.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
+#include "utils/wait_event.h"
 
-#if PG_VERSION_NUM >= 150000
-#include "common/pg_prng.h"
-#else
-#include "utils/timestamp.h"
+#if PG_VERSION_NUM < 150000
+#error "snowflake needs PostgreSQL 15 or later"
 #endif
 #if PG_VERSION_NUM >= 170000
 #include "storage/dsm_registry.h"
-#include "utils/wait_event.h"
-#elif PG_VERSION_NUM >= 140000
-#include "utils/wait_event.h"
-#else
-#error "snowflake needs PostgreSQL 14 or later"
 #endif
 
-/* 15 brought a generator of random numbers that is fast and seeded per process. */
-static inline uint64
-compat_random(void)
-{
-#if PG_VERSION_NUM >= 150000
-	return pg_prng_uint64(&pg_global_prng_state);
-#else
-	return ((uint64) random() << 31) ^ (uint64) random();
-#endif
-}
-
-#if PG_VERSION_NUM < 150000
-#define MarkGUCPrefixReserved(prefix) EmitWarningsOnPlaceholders(prefix)
-/* In 14 a process learns the timeline when it finds that recovery is over. */
-#define GetWALInsertionTimeLine() ThisTimeLineID
-#endif
-
-/* From 15 on shared memory is requested in a hook, before during preloading. */
-#if PG_VERSION_NUM >= 150000
-#define COMPAT_HOOK_SHMEM_REQUEST(previous, function) \
-	((previous) = shmem_request_hook, shmem_request_hook = (function))
-#else
-typedef void (*shmem_request_hook_type) (void);
-#define COMPAT_HOOK_SHMEM_REQUEST(previous, function) ((function) ())
+/* 18 marks functions that do not return with a word before them. */
+#if PG_VERSION_NUM < 180000
+#define pg_noreturn pg_attribute_noreturn()
 #endif
 
 /*
@@ -128,30 +104,24 @@ compat_may_execute(Oid function)
 #endif
 }
 
-/* The subtransaction that first gave a relation another file, in this transaction. */
+/* Where the file of a relation is; 16 renamed all of it. */
 #if PG_VERSION_NUM >= 160000
-#define COMPAT_FIRST_FILE_SUBID(relation) ((relation)->rd_firstRelfilelocatorSubid)
+typedef RelFileLocator CompatFile;
+#define COMPAT_FILE(space, database, number) \
+	{.spcOid = (space), .dbOid = (database), .relNumber = (number)}
 #else
-#define COMPAT_FIRST_FILE_SUBID(relation) ((relation)->rd_firstRelfilenodeSubid)
+typedef RelFileNode CompatFile;
+#define COMPAT_FILE(space, database, number) \
+	{.spcNode = (space), .dbNode = (database), .relNode = (number)}
 #endif
 
-/*
- * Whether there are to be synchronous standbys.  Minor releases of 2025 turned
- * a flag into two bits, of which one says that the other has been set; before
- * that, right after a start, commits go by the setting.
- */
-static inline bool
-compat_sync_standbys_defined(void)
+static inline CompatFile
+compat_file(Form_pg_class form)
 {
-	if (max_wal_senders == 0)
-		return false;
-#ifdef SYNC_STANDBY_DEFINED
-	if ((WalSndCtl->sync_standbys_status & SYNC_STANDBY_INIT) == 0)
-		return SyncRepStandbyNames != NULL && SyncRepStandbyNames[0] != '\0';
-	return (WalSndCtl->sync_standbys_status & SYNC_STANDBY_DEFINED) != 0;
-#else
-	return WalSndCtl->sync_standbys_defined;
-#endif
+	CompatFile	file = COMPAT_FILE(OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace,
+								   MyDatabaseId, form->relfilenode);
+
+	return file;
 }
 
 /* Wait events of an extension have names from 17 on. */
@@ -168,8 +138,19 @@ compat_wait_event(const char *name)
 /* The function that initialises named shared memory; 19 gave it an argument. */
 #if PG_VERSION_NUM >= 190000
 #define SHMEM_INIT_ARGS void *ptr, void *arg
+#define COMPAT_INITIALIZE(function, ptr) (function) ((ptr), NULL)
 #else
 #define SHMEM_INIT_ARGS void *ptr
+#define COMPAT_INITIALIZE(function, ptr) (function) (ptr)
+#endif
+
+/* 19 keeps the names of tranches in shared memory. */
+#if PG_VERSION_NUM >= 190000
+#define compat_new_tranche(name) LWLockNewTrancheId(name)
+#define compat_register_tranche(tranche, name) ((void) 0)
+#else
+#define compat_new_tranche(name) LWLockNewTrancheId()
+#define compat_register_tranche(tranche, name) LWLockRegisterTranche(tranche, name)
 #endif
 
 /*

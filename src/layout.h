@@ -115,4 +115,11 @@ LayoutTickToTime(const Layout *layout, int64 tick)
 						  (uint64) tick * (uint64) layout->tick);
 }
 
+/* The same, also for a tick after the last one, which has no start. */
+static inline TimestampTz
+LayoutTickInstant(const Layout *layout, uint64 tick)
+{
+	return LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick));
+}
+
 #endif							/* SNOWFLAKE_LAYOUT_H */

@@ -1,38 +1,43 @@
 /*-------------------------------------------------------------------------
  *
  * mark.c
- *	  The durable mark: no id above it was ever returned.
+ *	  The mark and its guard on disk.
  *
- * Each database that has the extension keeps a mark, a bound of its ids:
+ * Each database that has the extension keeps a bound of its ids:
  *
- *		Every id that was ever returned is at most the mark, and the mark was
- *		on disk before the id was returned.  After a start, every new id is
- *		greater than the mark.
+ *		Every id that was ever returned is at most the bound, and the bound
+ *		was on disk before the id was returned.  After a start, every new id
+ *		is greater than the bound.
  *
- * The mark is the last_value of two sequences, and what counts is the greater
- * one.  snowflake_mark belongs to the user: pg_dump writes it, restoring sets
- * it, and who owns the database may set it.  Nobody but us sets
- * snowflake_mark_guard, so that a mark set too low, by a restore into a
- * database that is in use for example, makes nothing worse.  Both are written
- * at once.
+ * It is kept in two places, the greater of which counts.  Both are in the
+ * schema snowflake_internal, and are written together:
+ *
+ * - The mark is the last_value of a sequence.  pg_dump writes it, restoring
+ *	 sets it, and so may the owner of the database.
+ * - The guard is the row of a materialized view, which no command of SQL
+ *	 lowers: it takes no DML, is not published and not dumped, and a REFRESH
+ *	 keeps the row that is there.  It also holds what a reset decided, see
+ *	 adjust.c.
  *
  * The pages are written with generic WAL.  That needs no transaction id, so
  * ids can be made in read-only transactions and in parallel workers.  They
  * are full images: the core's nextval() does not write the bytes that a delta
  * would leave out.
  *
- * Nothing of this is transactional, as in nextval().  But the sequences are:
- * if the transaction that created them fails, or if a crash ends it, they are
- * gone with the mark in them, and with the extension.
+ * Writing is not transactional, but the two relations are.  If the
+ * transaction that made them fails, they are gone with what they hold; if it
+ * gave them new files, the old ones come back, without what was written to the
+ * new ones.  MarkCheckStays() refuses to write in such a transaction.
  *
- * Note about locking issues: one session at a time writes the mark.  It holds
- * a lock on the extension, with a sub-id that nobody else uses, and waits for
- * no other lock while it does: the sequences are locked as nextval() does,
+ * Note about locking issues: one session at a time moves the mark.  It holds
+ * a lock on the guard, with a sub-id that nobody else uses, and waits for
+ * no other lock while it does: the relations are locked as nextval() does,
  * but only if that is possible at once.  What the pages hold is guarded by
- * their content locks, in the order of the sequences' OIDs, and these are
- * released before the WAL is flushed.  Processes of one parallel group do not
- * keep each other out by the lock on the extension, so nothing depends on it
- * but the work that it saves.
+ * their content locks, the sequence's first, which are released before the
+ * WAL is flushed.  Processes of one parallel group do not keep each other out
+ * by that lock, so LimitMove() is right without it.  AdjustReset(), which no
+ * parallel query runs, is not: the lock keeps a mover that is still flushing
+ * from publishing its limit after the reset has taken the limit away.
  *
  * snowflake/src/mark.c
  *
@@ -43,439 +48,424 @@
 #include "access/generic_xlog.h"
 #include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/dependency.h"
-#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_depend.h"
 #include "catalog/pg_extension.h"
-#include "catalog/pg_proc.h"
 #include "commands/extension.h"
 #include "commands/sequence.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
 #include "replication/syncrep.h"
+#include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "utils/fmgroids.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
+#include "utils/syscache.h"
 
 #include "compat.h"
 #include "mark.h"
+#include "settings.h"
 
-/* the sub-id of the extension in our lock; that of the extension itself is 0 */
+/* the sub-id of the guard in our lock; that of the relation itself is 0 */
 #define MARK_LOCK_SUBID		1
 
-/* what commands/sequence.c has at the end of a sequence's page */
-#define SEQUENCE_MAGIC		0x1717
+/* Where the session has found them. */
+static Oid	sequence_oid = InvalidOid;
+static Oid	view_oid = InvalidOid;
 
-/* The two pages, pinned and locked, and the sequences' data in them. */
-typedef struct MarkPages
+
+/*
+ * Whether a row of a catalog is of the running transaction, which may take it
+ * back.
+ */
+static bool
+is_of_this_transaction(HeapTuple tuple)
 {
-	Buffer		buffers[MARK_COPIES];
-	int64		values[MARK_COPIES];
-} MarkPages;
-
-/* The OIDs of the extension's sequences, in order.  Returns their number. */
-static int
-find_sequences(Oid extension, Oid *sequences)
-{
-	Relation	depends = table_open(DependRelationId, AccessShareLock);
-	ScanKeyData key[2];
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	int			found = 0;
-
-	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(ExtensionRelationId));
-	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber,
-				F_OIDEQ, ObjectIdGetDatum(extension));
-	scan = systable_beginscan(depends, DependReferenceIndexId, true, NULL,
-							  lengthof(key), key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_depend depend = (Form_pg_depend) GETSTRUCT(tuple);
-
-		if (depend->classid != RelationRelationId ||
-			depend->deptype != DEPENDENCY_EXTENSION ||
-			get_rel_relkind(depend->objid) != RELKIND_SEQUENCE)
-			continue;
-		if (found < MARK_COPIES)
-			sequences[found] = depend->objid;
-		found++;
-	}
-	systable_endscan(scan);
-	table_close(depends, AccessShareLock);
-
-	if (found >= MARK_COPIES && sequences[0] > sequences[1])
-	{
-		Oid			swap = sequences[0];
-
-		sequences[0] = sequences[1];
-		sequences[1] = swap;
-	}
-	return found;
-}
-
-/* The same, where there have to be all of them. */
-static void
-get_sequences(Oid extension, Oid *sequences)
-{
-	int			found = find_sequences(extension, sequences);
-
-	if (found != MARK_COPIES)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake mark is not there"),
-				 errdetail("The extension has %d sequences, and must have \"snowflake_mark\" and \"snowflake_mark_guard\".",
-						   found),
-				 errhint("Create the missing one with MINVALUE 0, and use ALTER EXTENSION to add it.")));
-}
-
-/* Refuse what would not survive, or be undone. */
-static void
-check_sequence(Relation sequence)
-{
-	if (sequence->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("sequence \"%s\" is not permanent",
-						RelationGetRelationName(sequence)),
-				 errdetail("It holds the snowflake mark, which a crash must not take away."),
-				 errhint("Use ALTER SEQUENCE ... SET LOGGED.")));
-	/* a parallel worker may see this of a sequence that its leader created */
-	if (sequence->rd_createSubid == InvalidSubTransactionId &&
-		!IsParallelWorker() &&
-		COMPAT_FIRST_FILE_SUBID(sequence) != InvalidSubTransactionId)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("sequence \"%s\" was altered in this transaction",
-						RelationGetRelationName(sequence)),
-				 errdetail("It holds the snowflake mark, which the end of the transaction might take back."),
-				 errhint("Make ids after the transaction has ended.")));
-}
-
-/* The extension that a function belongs to, whatever its name is. */
-static Oid
-extension_of(Oid function)
-{
-	Oid			extension = getExtensionOfObject(ProcedureRelationId, function);
-
-	if (!OidIsValid(extension))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("function %u does not belong to the extension \"snowflake\"",
-						function),
-				 errdetail("The mark is found by the extension that a function belongs to.")));
-	return extension;
+	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 }
 
 /*
- * Open the mark of the extension that a function belongs to, to write it.
- *
- * Returns false if somebody else is at it and we shall not wait for that, or
- * if a sequence is locked by somebody who is about to change it.
+ * Whether the running transaction has created the extension.  Sets *dropped if
+ * it has dropped or updated one that was there before.
  */
-bool
-MarkOpen(Mark *mark, Oid function, bool wait)
+static bool
+created_here(bool *dropped)
 {
-	Oid			sequences[MARK_COPIES];
-	int			opened;
-
-	mark->extension = extension_of(function);
-	get_sequences(mark->extension, sequences);
-
-	SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, ExtensionRelationId,
-					   mark->extension, MARK_LOCK_SUBID);
-	if (LockAcquire(&mark->lock, ExclusiveLock, false, !wait) == LOCKACQUIRE_NOT_AVAIL)
-		return false;
-
-	for (opened = 0; opened < MARK_COPIES; opened++)
-	{
-		if (!ConditionalLockRelationOid(sequences[opened], RowExclusiveLock))
-			break;
-		mark->sequences[opened] = try_relation_open(sequences[opened], NoLock);
-		if (mark->sequences[opened] == NULL)
-		{
-			/* dropped a moment ago */
-			UnlockRelationOid(sequences[opened], RowExclusiveLock);
-			break;
-		}
-		check_sequence(mark->sequences[opened]);
-	}
-	if (opened == MARK_COPIES)
-		return true;
-
-	while (opened-- > 0)
-		relation_close(mark->sequences[opened], RowExclusiveLock);
-	LockRelease(&mark->lock, ExclusiveLock, false);
-	return false;
-}
-
-void
-MarkClose(Mark *mark)
-{
-	for (int i = 0; i < MARK_COPIES; i++)
-		relation_close(mark->sequences[i], RowExclusiveLock);
-	LockRelease(&mark->lock, ExclusiveLock, false);
-}
-
-/*
- * Refuse to raise the mark if the running transaction has dropped the extension,
- * and created it anew: if the transaction fails, or is rolled back to a
- * savepoint, the old one comes back with the mark that it had.
- */
-static void
-check_not_recreated(const Mark *mark)
-{
+	Oid			current = get_extension_oid("snowflake", false);
 	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
-	char	   *name = get_extension_name(mark->extension);
+	bool		created = false;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
+	*dropped = false;
 	scan = systable_beginscan(extensions, InvalidOid, false, SnapshotAny, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_extension extension = (Form_pg_extension) GETSTRUCT(tuple);
 		HeapTupleHeader header = tuple->t_data;
 
-		if (extension->oid != mark->extension &&
-			strcmp(NameStr(extension->extname), name) == 0 &&
-			!(header->t_infomask & HEAP_XMAX_INVALID) &&
-			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("extension \"%s\" was dropped and created again in this transaction",
-							name),
-					 errdetail("If the transaction fails, the old extension comes back, and its mark does not cover new snowflake ids."),
-					 errhint("Make ids after the transaction has been committed.")));
+		if (strcmp(NameStr(extension->extname), "snowflake") != 0)
+			continue;
+		if (extension->oid == current && is_of_this_transaction(tuple))
+			created = true;
+		else if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
+				 TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
+			*dropped = true;
 	}
 	systable_endscan(scan);
 	table_close(extensions, AccessShareLock);
-}
-
-static Form_pg_sequence_data
-sequence_data(Page page)
-{
-	ItemId		item = PageGetItemId(page, FirstOffsetNumber);
-	HeapTupleHeader tuple = (HeapTupleHeader) PageGetItem(page, item);
-
-	return (Form_pg_sequence_data) ((char *) tuple + tuple->t_hoff);
-}
-
-/* Pin and lock the pages, and read the values in them. */
-static void
-lock_pages(const Mark *mark, MarkPages *pages)
-{
-	for (int i = 0; i < MARK_COPIES; i++)
-	{
-		Page		page;
-
-		pages->buffers[i] = ReadBuffer(mark->sequences[i], 0);
-		LockBuffer(pages->buffers[i], BUFFER_LOCK_EXCLUSIVE);
-		page = BufferGetPage(pages->buffers[i]);
-		if (PageGetSpecialSize(page) != MAXALIGN(sizeof(uint32)) ||
-			*(uint32 *) PageGetSpecialPointer(page) != SEQUENCE_MAGIC ||
-			PageGetMaxOffsetNumber(page) != FirstOffsetNumber)
-			ereport(ERROR,
-					(errcode(ERRCODE_DATA_CORRUPTED),
-					 errmsg("page of sequence \"%s\" is not that of a sequence",
-							RelationGetRelationName(mark->sequences[i]))));
-		pages->values[i] = sequence_data(page)->last_value;
-	}
-}
-
-static void
-unlock_pages(const MarkPages *pages)
-{
-	for (int i = MARK_COPIES - 1; i >= 0; i--)
-		UnlockReleaseBuffer(pages->buffers[i]);
-}
-
-/* Write a value to both pages.  Returns where its WAL ends, if there is any. */
-static XLogRecPtr
-write_pages(const Mark *mark, const MarkPages *pages, int64 value)
-{
-	GenericXLogState *state;
-
-	/* with wal_level = minimal a new relation needs none */
-	state = GenericXLogStart(RelationNeedsWAL(mark->sequences[0]) ?
-							 mark->sequences[0] : mark->sequences[1]);
-	for (int i = 0; i < MARK_COPIES; i++)
-	{
-		Page		page = GenericXLogRegisterBuffer(state, pages->buffers[i],
-													 GENERIC_XLOG_FULL_IMAGE);
-		Form_pg_sequence_data data = sequence_data(page);
-
-		data->last_value = value;
-		data->log_cnt = 0;
-		data->is_called = true;
-	}
-	return GenericXLogFinish(state);
+	return created;
 }
 
 /*
- * Wait until synchronous standbys have flushed the WAL up to here, if there
- * are any.
- *
- * A commit waits in SyncRepWaitForLSN(), which does what the session's
- * synchronous_commit says, and lets the wait be cancelled because the commit
- * has happened.  The mark is for all sessions, and must not count before the
- * standbys have it.
+ * Refuse to write the mark if the running transaction has changed it, unless
+ * it has created the extension and dropped none.  If it fails, or is rolled
+ * back to a savepoint, the old mark comes back and does not cover the new ids.
  */
-static void
-wait_for_standbys(XLogRecPtr lsn)
+void
+MarkCheckStays(const Mark *mark)
 {
+	bool		dropped;
+
+	if (mark->is_new && (!created_here(&dropped) || dropped))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake mark was changed in this transaction"),
+				 errdetail("If the transaction fails, the old mark comes back, and does not cover new ids."),
+				 errhint("Make ids after the transaction has been committed.")));
+}
+
+static void
+throw_empty(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("materialized view \"guard\" has no row"),
+			 errdetail("It held the bound of all snowflake ids of this database."),
+			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest id that there is.")));
+}
+
+/*
+ * Look a relation up, which must be locked.  Returns false if it is gone or,
+ * with MARK_PEEK, if it cannot hold the mark.
+ */
+static bool
+look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(oid));
+	Form_pg_class form;
+	bool		usable;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_class) GETSTRUCT(tuple);
+	usable = form->relkind == relkind && form->relispopulated &&
+		form->relpersistence == RELPERSISTENCE_PERMANENT &&
+		(relkind == RELKIND_SEQUENCE || form->relam == HEAP_TABLE_AM_OID);
+	if (!form->relispopulated && mark->mode != MARK_PEEK)
+		throw_empty();
+	if (!usable && mark->mode != MARK_PEEK)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("relation \"%s\" cannot hold the snowflake mark",
+						NameStr(form->relname)),
+				 errdetail("The mark must be a permanent sequence, and its guard a permanent materialized view of the access method \"heap\"."),
+				 errhint("Use ALTER SEQUENCE ... SET LOGGED, or ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
+	mark->is_new |= is_of_this_transaction(tuple);
+	*file = compat_file(form);
+	ReleaseSysCache(tuple);
+	return usable;
+}
+
+static void
+unlock(Mark *mark, bool view)
+{
+	if (view)
+		UnlockRelationOid(view_oid, mark->lockmode);
+	UnlockRelationOid(sequence_oid, mark->lockmode);
+	if (mark->mode >= MARK_TRY)
+		LockRelease(&mark->lock, ExclusiveLock, false);
+}
+
+/* Open the mark and its guard. */
+MarkOpenResult
+MarkOpen(Mark *mark, MarkMode mode)
+{
+	mark->mode = mode;
+	mark->lockmode = mode >= MARK_TRY ? RowExclusiveLock : AccessShareLock;
 	for (;;)
 	{
-		bool		done;
+		if (!OidIsValid(view_oid))
+		{
+			Oid			namespace = get_namespace_oid("snowflake_internal", true);
 
-		LWLockAcquire(SyncRepLock, LW_SHARED);
-		done = !compat_sync_standbys_defined() ||
-			WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] >= lsn;
-		LWLockRelease(SyncRepLock);
-		if (done)
-			return;
+			sequence_oid = get_relname_relid("mark", namespace);
+			view_oid = get_relname_relid("guard", namespace);
+		}
+		if (!OidIsValid(view_oid) || !OidIsValid(sequence_oid))
+		{
+			view_oid = InvalidOid;
+			if (mode == MARK_PEEK)
+				return MARK_MISSING;
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("snowflake mark is not there"),
+					 errdetail("The extension must have the sequence \"snowflake_internal.mark\" and the materialized view \"snowflake_internal.guard\"."),
+					 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest id that there is.")));
+		}
 
+		SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, RelationRelationId,
+						   view_oid, MARK_LOCK_SUBID);
+		if (mode >= MARK_TRY &&
+			LockAcquire(&mark->lock, ExclusiveLock, false, mode == MARK_TRY) == LOCKACQUIRE_NOT_AVAIL)
+			return MARK_BUSY;
+		if (!ConditionalLockRelationOid(sequence_oid, mark->lockmode))
+		{
+			if (mode >= MARK_TRY)
+				LockRelease(&mark->lock, ExclusiveLock, false);
+			return MARK_LOCKED;
+		}
+		if (!ConditionalLockRelationOid(view_oid, mark->lockmode))
+		{
+			unlock(mark, false);
+			return MARK_LOCKED;
+		}
+
+		/* only with the locks held can they no longer change */
+		mark->is_new = false;
+		if (look_up(mark, sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
+			look_up(mark, view_oid, RELKIND_MATVIEW, &mark->view_file))
+			break;
+		unlock(mark, true);
+		view_oid = InvalidOid;
+		if (mode == MARK_PEEK)
+			return MARK_MISSING;
+	}
+	mark->sequence = mode >= MARK_TRY ? relation_open(sequence_oid, NoLock) : NULL;
+	return MARK_OPENED;
+}
+
+void
+MarkClose(Mark *mark)
+{
+	if (mark->sequence != NULL)
+		relation_close(mark->sequence, NoLock);
+	unlock(mark, true);
+}
+
+/*
+ * The data of the first row of a page, of which there must be so much.  Errors
+ * are thrown with the page locked, which the end of the transaction undoes.
+ */
+static char *
+first_row(Buffer buffer, Size size)
+{
+	Page		page = BufferGetPage(buffer);
+
+	if (PageGetMaxOffsetNumber(page) >= FirstOffsetNumber)
+	{
+		ItemId		item = PageGetItemId(page, FirstOffsetNumber);
+
+		if (ItemIdIsNormal(item) &&
+			ItemIdGetOffset(item) >= SizeOfPageHeaderData &&
+			ItemIdGetOffset(item) + ItemIdGetLength(item) <= BLCKSZ &&
+			ItemIdGetLength(item) >= SizeofHeapTupleHeader)
+		{
+			HeapTupleHeader tuple = (HeapTupleHeader) PageGetItem(page, item);
+
+			if (tuple->t_hoff + size <= ItemIdGetLength(item))
+				return (char *) tuple + tuple->t_hoff;
+		}
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("snowflake mark is damaged"),
+			 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
+			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest id that there is.")));
+}
+
+static Form_pg_sequence_data
+sequence_row(const Mark *mark)
+{
+	return (Form_pg_sequence_data)
+		first_row(mark->sequence_buffer,
+				  offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
+}
+
+static char *
+view_row(const Mark *mark)
+{
+	return first_row(mark->view_buffer, sizeof(Guard));
+}
+
+static Buffer
+lock_page(const Mark *mark, CompatFile file)
+{
+	/* spares a session that makes one id the relcache's entries */
+	Buffer		buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0,
+												   RBM_NORMAL, NULL, true);
+
+	LockBuffer(buffer, mark->mode >= MARK_TRY ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE);
+	return buffer;
+}
+
+/* Pin and lock the pages, and read what they hold. */
+void
+MarkLockPages(Mark *mark)
+{
+	mark->sequence_buffer = lock_page(mark, mark->sequence_file);
+	mark->view_buffer = lock_page(mark, mark->view_file);
+	mark->value = sequence_row(mark)->last_value;
+	memcpy(&mark->guard, view_row(mark), sizeof(Guard));
+}
+
+void
+MarkUnlockPages(Mark *mark)
+{
+	UnlockReleaseBuffer(mark->view_buffer);
+	UnlockReleaseBuffer(mark->sequence_buffer);
+}
+
+/* A row in the copy of its page that is to be written. */
+static char *
+copy_of_row(GenericXLogState *state, Buffer buffer, const void *row)
+{
+	ptrdiff_t	offset = (const char *) row - (const char *) BufferGetPage(buffer);
+
+	return (char *) GenericXLogRegisterBuffer(state, buffer, GENERIC_XLOG_FULL_IMAGE) + offset;
+}
+
+/*
+ * Write mark->guard, and its bound as the mark, and unlock the pages.  Returns
+ * where the WAL of it ends, if there is any.
+ */
+XLogRecPtr
+MarkWritePages(Mark *mark)
+{
+	GenericXLogState *state = GenericXLogStart(mark->sequence);
+	Form_pg_sequence_data data;
+	XLogRecPtr	lsn;
+
+	data = (Form_pg_sequence_data) copy_of_row(state, mark->sequence_buffer, sequence_row(mark));
+	data->last_value = mark->guard.bound;
+	data->log_cnt = 0;
+	data->is_called = true;
+	memcpy(copy_of_row(state, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
+	lsn = GenericXLogFinish(state);
+	MarkUnlockPages(mark);
+	return lsn;
+}
+
+/* Whether synchronous standbys are to have flushed the WAL, and have not. */
+static bool
+standbys_are_behind(XLogRecPtr lsn)
+{
+	bool		behind;
+
+	/*
+	 * Test the setting, not the flag that the checkpointer derives from it in
+	 * shared memory: minor releases have changed what that flag means.
+	 */
+	if (max_wal_senders == 0 ||
+		SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+		return false;
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	behind = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] < lsn;
+	LWLockRelease(SyncRepLock);
+	return behind;
+}
+
+/*
+ * Flush the WAL up to here, and wait until synchronous standbys have done so.
+ *
+ * A commit waits in SyncRepWaitForLSN(), which does what the session's
+ * synchronous_commit says, and hides that it was cancelled because the commit
+ * has happened.  The mark is for all sessions, and must not count before the
+ * standbys have it: so a cancel throws its error.  With "finish" it does not,
+ * and the result is false.
+ */
+bool
+MarkFlush(XLogRecPtr lsn, bool finish)
+{
+	if (XLogRecPtrIsInvalid(lsn))
+		return true;
+	XLogFlush(lsn);
+
+	while (standbys_are_behind(lsn))
+	{
+		if (finish && (QueryCancelPending || ProcDiePending))
+		{
+			QueryCancelPending = false;
+			return false;
+		}
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 10, WAIT_EVENT_SYNC_REP);
 		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-}
+		if (!finish)
+			CHECK_FOR_INTERRUPTS();
 
-static void
-make_durable(XLogRecPtr lsn)
-{
-	if (XLogRecPtrIsInvalid(lsn))
-		return;
-	XLogFlush(lsn);
-	wait_for_standbys(lsn);
-}
-
-/*
- * Look at the mark, without waiting.  False if it is not there to be moved: a
- * sequence is missing, not permanent, or being altered.  It may not have been
- * flushed yet.
- */
-bool
-MarkLook(Oid function, int64 *value)
-{
-	Oid			sequences[MARK_COPIES];
-
-	*value = 0;
-	if (find_sequences(extension_of(function), sequences) != MARK_COPIES)
-		return false;
-	for (int i = 0; i < MARK_COPIES; i++)
-	{
-		Relation	sequence;
-		Buffer		buffer;
-
-		if (!ConditionalLockRelationOid(sequences[i], AccessShareLock))
-			return false;
-		sequence = try_relation_open(sequences[i], NoLock);
-		if (sequence == NULL)
+		/*
+		 * Notice when synchronous_standby_names is emptied, or we would wait
+		 * forever.  We are not within a commit, so a reload is as safe here
+		 * as set_config() in a query.  Parallel queries may not change
+		 * settings; their wait has to be canceled.
+		 */
+		if (ConfigReloadPending && !IsInParallelMode())
 		{
-			UnlockRelationOid(sequences[i], AccessShareLock);
-			return false;
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
 		}
-		if (sequence->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-		{
-			relation_close(sequence, AccessShareLock);
-			return false;
-		}
-		buffer = ReadBuffer(sequence, 0);
-		LockBuffer(buffer, BUFFER_LOCK_SHARE);
-		*value = Max(*value, sequence_data(BufferGetPage(buffer))->last_value);
-		UnlockReleaseBuffer(buffer);
-		relation_close(sequence, AccessShareLock);
 	}
 	return true;
 }
 
-/* What the sequences hold. */
 void
-MarkRead(const Mark *mark, int64 *values)
+MarkThrowLocked(void)
 {
-	MarkPages	pages;
-
-	lock_pages(mark, &pages);
-	unlock_pages(&pages);
-	memcpy(values, pages.values, sizeof(pages.values));
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lock on the snowflake mark"),
+			 errdetail("Another transaction changes or drops a relation that holds it. \"snowflake.max_wait\" is %d ms.",
+					   setting_max_wait),
+			 errhint("Ids can be made when that transaction has ended.")));
 }
 
 /*
- * Raise the mark to a value, or leave it where it is if that is higher.  When
- * this returns true, the mark is on disk.
- *
- * "written" is the highest mark that was written in this database since the
- * server was started, and whatever the pages hold, the mark does not fall
- * below it.  If they hold more than that, it came from before the start, from
- * a restore, or from somebody's hand.  Then all new ids must be above it:
- * unless it is at most "accept", nothing is changed, and false is returned
- * with what was found.  By then the caller must have seen to it that no id is
- * made below "accept" any more: what is found is soon taken for our own.
+ * What the guard holds, for the query that the materialized view is made by:
+ * when the extension is created, that is nothing, and a REFRESH keeps what
+ * there is.
  */
-bool
-MarkRaise(const Mark *mark, int64 accept, int64 value,
-		  pg_atomic_uint64 *written, int64 *found)
+Guard
+MarkCurrentGuard(void)
 {
-	MarkPages	pages;
-	int64		old_written;
-	XLogRecPtr	lsn;
+	Mark		mark;
+	Guard		guard = {.exempt = -1};
+	Relation	view;
+	bool		dropped;
 
-	check_not_recreated(mark);
-	lock_pages(mark, &pages);
-	old_written = (int64) pg_atomic_read_u64(written);
-	*found = Max(pages.values[0], pages.values[1]);
-	if (*found > Max(accept, old_written))
+	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
+		MarkThrowLocked();
+	view = relation_open(view_oid, NoLock);
+	if (RelationGetNumberOfBlocks(view) > 0)
 	{
-		unlock_pages(&pages);
-		return false;
+		MarkLockPages(&mark);
+		guard = mark.guard;
+		MarkUnlockPages(&mark);
 	}
-
-	value = Max(value, Max(*found, old_written));
-	/* before the pages, so that what is found there is never unknown here */
-	pg_atomic_write_u64(written, value);
-
-	/*
-	 * Write them even if nothing changes: another session may have written
-	 * what we found, and not flushed it yet.
-	 */
-	lsn = write_pages(mark, &pages, value);
-	unlock_pages(&pages);
-
-	for (int i = 0; i < MARK_COPIES; i++)
-	{
-		if (pages.values[i] < old_written)
-			ereport(WARNING,
-					(errmsg("sequence \"%s\" was set below the snowflake ids that have been made",
-							RelationGetRelationName(mark->sequences[i])),
-					 errdetail("It was found at " INT64_FORMAT ", and is at " INT64_FORMAT " now.",
-							   pages.values[i], value)));
-	}
-	make_durable(lsn);
-	return true;
-}
-
-/* Set the mark to any value.  It is on disk when this returns. */
-void
-MarkSet(const Mark *mark, int64 value, pg_atomic_uint64 *written)
-{
-	MarkPages	pages;
-	XLogRecPtr	lsn;
-
-	lock_pages(mark, &pages);
-	lsn = write_pages(mark, &pages, value);
-	pg_atomic_write_u64(written, value);
-	unlock_pages(&pages);
-	make_durable(lsn);
+	else if (!created_here(&dropped))
+		throw_empty();
+	relation_close(view, NoLock);
+	MarkClose(&mark);
+	return guard;
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mark.h
- *	  The durable mark: no id above it was ever returned.
+ *	  The mark and its guard on disk.
  *
  * snowflake/src/mark.h
  *
@@ -10,27 +10,64 @@
 #ifndef SNOWFLAKE_MARK_H
 #define SNOWFLAKE_MARK_H
 
-#include "port/atomics.h"
+#include "access/xlogdefs.h"
+#include "storage/buf.h"
 #include "storage/lock.h"
 #include "utils/relcache.h"
 
-/* snowflake_mark and snowflake_mark_guard */
-#define MARK_COPIES 2
+#include "compat.h"
 
-/* The mark of a database, while it is held by one session. */
+/* The row of the guard, as it is on disk: three columns of type bigint. */
+typedef struct Guard
+{
+	int64		bound;			/* no id above it was ever returned */
+	int64		exempt;			/* the worker of the last reset, or -1 */
+	int64		others;			/* ids of all others are above; 0: no reset */
+} Guard;
+
+/* What MarkOpen() does when another session moves the mark. */
+typedef enum MarkMode
+{
+	MARK_PEEK,					/* no matter; also if there is no mark */
+	MARK_READ,					/* no matter */
+	MARK_TRY,					/* give up */
+	MARK_WAIT					/* wait until it is done */
+} MarkMode;
+
+typedef enum MarkOpenResult
+{
+	MARK_OPENED,
+	MARK_BUSY,					/* another session moves it */
+	MARK_LOCKED,				/* a transaction is about to change it */
+	MARK_MISSING				/* only with MARK_PEEK */
+} MarkOpenResult;
+
 typedef struct Mark
 {
-	Oid			extension;
+	/* while its pages are locked: what they hold */
+	int64		value;			/* of the sequence */
+	Guard		guard;
+
+	/* for mark.c */
+	MarkMode	mode;
+	LOCKMODE	lockmode;
 	LOCKTAG		lock;
-	Relation	sequences[MARK_COPIES];
+	bool		is_new;			/* changed by the running transaction */
+	Relation	sequence;		/* to write it; else NULL */
+	CompatFile	sequence_file;
+	CompatFile	view_file;
+	Buffer		sequence_buffer;
+	Buffer		view_buffer;
 } Mark;
 
-extern bool MarkOpen(Mark *mark, Oid function, bool wait);
+extern MarkOpenResult MarkOpen(Mark *mark, MarkMode mode);
 extern void MarkClose(Mark *mark);
-extern bool MarkLook(Oid function, int64 *value);
-extern void MarkRead(const Mark *mark, int64 *values);
-extern bool MarkRaise(const Mark *mark, int64 accept, int64 value,
-					  pg_atomic_uint64 *written, int64 *found);
-extern void MarkSet(const Mark *mark, int64 value, pg_atomic_uint64 *written);
+extern void MarkCheckStays(const Mark *mark);
+extern void MarkLockPages(Mark *mark);
+extern void MarkUnlockPages(Mark *mark);
+extern XLogRecPtr MarkWritePages(Mark *mark);
+extern bool MarkFlush(XLogRecPtr lsn, bool finish);
+pg_noreturn extern void MarkThrowLocked(void);
+extern Guard MarkCurrentGuard(void);
 
 #endif							/* SNOWFLAKE_MARK_H */

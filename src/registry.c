@@ -18,9 +18,9 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 
-#include "generator.h"
 #include "registry.h"
 #include "settings.h"
+#include "worker.h"
 
 extern PGDLLEXPORT void SnowflakeLeaseWorkerMain(Datum main_arg);
 
@@ -49,11 +49,11 @@ void
 SnowflakeLeaseWorkerMain(Datum main_arg)
 {
 	static const SnowflakeInterface interface = {
-		.set_lease = GeneratorSetLease,
-		.set_lease_state = GeneratorSetLeaseState,
-		.end_lease = GeneratorEndLease,
+		.set_lease = WorkerSetLease,
+		.set_lease_state = WorkerSetLeaseState,
+		.end_lease = WorkerEndLease,
 		.layout_is_usable = SettingsLayoutIsUsable,
-		.layout = GeneratorLayout,
+		.layout = SharedLayout,
 		.layout_to_text = LayoutToText,
 		.registry = &setting_registry,
 		.node_name = &setting_node_name,

@@ -14,8 +14,7 @@
 #ifndef SNOWFLAKE_REGISTRY_H
 #define SNOWFLAKE_REGISTRY_H
 
-#include "generator.h"
-#include "layout.h"
+#include "shared.h"
 
 #define LEASE_LIBRARY "snowflake_lease"
 

@@ -48,6 +48,7 @@ Layout		setting_layout;
 int			setting_sequence_start = SEQUENCE_START_RANDOM;
 int			setting_max_ahead = 5000;
 int			setting_max_wait = 1000;
+int			setting_max_jump = 365 * 86400;
 char	   *setting_registry = NULL;
 int			setting_registry_lease = 60000;
 char	   *setting_node_name = NULL;
@@ -78,6 +79,7 @@ static FoundSetting found_settings[] = {
 	{.name = "snowflake.datacenter_id",.takes = "a whole number from 0 to 2147483647"},
 	{.name = "snowflake.sequence_start",.takes = "\"random\" or \"zero\""},
 	{.name = "snowflake.max_ahead",.takes = "a time from 0 to 2147483647 ms, or -1"},
+	{.name = "snowflake.max_jump",.takes = "a time from 0 to 2147483647 s, or -1"},
 	{.name = "snowflake.registry"},
 	{.name = "snowflake.layout"},
 };
@@ -238,12 +240,22 @@ SettingsDefine(void)
 
 	DefineCustomIntVariable("snowflake.max_ahead",
 							"Sets how far ids may be ahead of the clock.",
-							"This is what ids live on after the clock was set back, or while more of them are made than the layout has per tick. Half of it, at least 200 ms and at most 2 s, is kept in reserve. -1 means no bound.",
+							"This is what ids live on after the clock was set back, or while more of them are made than the layout has per tick. Sessions that take many ids get half of it. -1 means no bound.",
 							&setting_max_ahead,
 							5000,
 							-1, INT_MAX,
 							PGC_SIGHUP,
 							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
+							NULL, assign_number, NULL);
+
+	DefineCustomIntVariable("snowflake.max_jump",
+							"Sets how far the clock may jump ahead before it is refused.",
+							"Smaller jumps are followed when they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
+							&setting_max_jump,
+							365 * 86400,
+							-1, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL,
 							NULL, assign_number, NULL);
 
 	DefineCustomIntVariable("snowflake.max_wait",

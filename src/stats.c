@@ -5,14 +5,10 @@
  *
  * The counters are atomics in shared memory, one set for all databases, since
  * the server was started or they were reset.  What is counted with every id is
- * counted by each process for itself, and added to them a second later by a
- * timeout, and when the process exits.  So an id costs no more than an addition
- * to a variable of its process, and a session that makes one id and then waits
- * for its client is counted, too.
- *
- * Note about locking issues: pending counts are read by a signal handler, and
- * only that and the end of the process move what was folded.  Counters are
- * exact but for those that a reset meets on their way.
+ * counted by each process for itself, and added to them at the end of a
+ * transaction, once a second during a long one, and when the process exits.
+ * So an id costs no more than an addition to a variable of its process.
+ * Counters are exact but for those that a reset meets on their way.
  *
  * snowflake/src/stats.c
  *
@@ -22,20 +18,19 @@
 
 #include "access/xact.h"
 #include "storage/ipc.h"
-#include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "errors.h"
 #include "stats.h"
 
-/* After how many ms pending counts are added to those of the server. */
-#define FOLD_DELAY		1000
+/* After how many us pending counts are added in a long transaction. */
+#define FOLD_DELAY		USECS_PER_SEC
 
 uint64		stats_pending[NUM_PENDING_STATS];
 
 static uint64 folded[NUM_PENDING_STATS];
 static StatsShared *shared_stats = NULL;
-static TimeoutId fold_timeout = MAX_TIMEOUTS;
-static volatile uint64 *open_window_length;
+static TimestampTz folded_at = 0;	/* 0: never */
 
 
 /* Memory that nobody else has seen yet.  Must not fail. */
@@ -57,55 +52,39 @@ StatsAdd(StatsCounter counter, uint64 number)
 	pg_atomic_fetch_add_u64(&shared_stats->counters[counter], number);
 }
 
-/*
- * Runs in a signal handler.  Closes the session's window: what is counted from
- * now on is to find a timeout that has not been used up.
- */
+/* Add what is pending to the counters of the server. */
 static void
 fold(void)
 {
-	*open_window_length = 0;
 	for (int i = 0; i < NUM_PENDING_STATS; i++)
 	{
-		uint64		pending = stats_pending[i];
-
-		StatsAdd(i, pending - folded[i]);
-		folded[i] = pending;
+		StatsAdd(i, stats_pending[i] - folded[i]);
+		folded[i] = stats_pending[i];
 	}
-}
-
-/* The same at any other time, when the handler must not come in between. */
-static void
-fold_now(void)
-{
-	if (fold_timeout == MAX_TIMEOUTS)
-		return;
-	disable_timeout(fold_timeout, false);
-	fold();
 }
 
 /* Before dynamic shared memory is gone. */
 static void
 fold_at_exit(int code, Datum arg)
 {
-	fold_now();
+	fold();
 	shared_stats = NULL;
 }
 
-/* An error ends all timeouts. */
 static void
-fold_at_abort(XactEvent event, void *arg)
+fold_at_end(XactEvent event, void *arg)
 {
-	if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PARALLEL_ABORT)
-		fold_now();
-}
-
-static void
-fold_at_subabort(SubXactEvent event, SubTransactionId subid,
-				 SubTransactionId parent, void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		fold_now();
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PRE_PREPARE:
+			break;
+		default:
+			if (stats_pending[STATS_IDS] != folded[STATS_IDS])
+				fold();
+			break;
+	}
 }
 
 void
@@ -114,25 +93,42 @@ StatsAttach(StatsShared *memory)
 	shared_stats = memory;
 }
 
-/*
- * Have pending counts added a second from now.  To be called whenever a window
- * has been opened, whose length is set to 0 then.
- */
+/* To be called whenever a window is opened. */
 void
-StatsFoldSoon(TimestampTz now, volatile uint64 *window_length)
+StatsFoldNowAndThen(TimestampTz now)
 {
-	open_window_length = window_length;
-	if (fold_timeout == MAX_TIMEOUTS)
+	if (folded_at == 0)
 	{
-		fold_timeout = RegisterTimeout(USER_TIMEOUT, fold);
 		before_shmem_exit(fold_at_exit, (Datum) 0);
-		RegisterXactCallback(fold_at_abort, NULL);
-		RegisterSubXactCallback(fold_at_subabort, NULL);
+		RegisterXactCallback(fold_at_end, NULL);
+		folded_at = now;
 	}
-	/* they go by the clock, which may have been set back since */
-	if (!get_timeout_active(fold_timeout) ||
-		get_timeout_finish_time(fold_timeout) - now > 2 * FOLD_DELAY * INT64CONST(1000))
-		enable_timeout_after(fold_timeout, FOLD_DELAY);
+	/* the clock may have been set back */
+	if (((uint64) now - (uint64) folded_at) >= FOLD_DELAY)
+	{
+		fold();
+		folded_at = now;
+	}
+}
+
+/* Count an error by its code, if it comes for want of ids. */
+void
+StatsAddError(int code)
+{
+	if (code == ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD)
+		StatsAdd(STATS_ERRORS_AHEAD, 1);
+	else if (code == ERRCODE_SNOWFLAKE_BEFORE_EPOCH)
+		StatsAdd(STATS_ERRORS_EPOCH, 1);
+	else if (code == ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED)
+		StatsAdd(STATS_ERRORS_EXHAUSTED, 1);
+	else if (code == ERRCODE_SNOWFLAKE_NO_LEASE)
+		StatsAdd(STATS_ERRORS_LEASE, 1);
+	else if (code == ERRCODE_CONFIG_FILE_ERROR)
+		StatsAdd(STATS_ERRORS_SETTING, 1);
+	else if (code == ERRCODE_LOCK_NOT_AVAILABLE)
+		StatsAdd(STATS_ERRORS_LOCK, 1);
+	else if (code == ERRCODE_SNOWFLAKE_CLOCK_REFUSED)
+		StatsAdd(STATS_ERRORS_CLOCK, 1);
 }
 
 /* Count a step of the clock, in us. */
@@ -152,7 +148,7 @@ void
 StatsGet(Stats *stats)
 {
 	/* a session is not to miss what it knows of */
-	fold_now();
+	fold();
 	for (int i = 0; i < NUM_STATS; i++)
 		stats->counters[i] = pg_atomic_read_u64(&shared_stats->counters[i]);
 	stats->last_step_back = pg_atomic_read_u64(&shared_stats->last_step_back);
@@ -162,7 +158,7 @@ StatsGet(Stats *stats)
 void
 StatsReset(void)
 {
-	fold_now();
+	fold();
 	for (int i = 0; i < NUM_STATS; i++)
 		pg_atomic_write_u64(&shared_stats->counters[i], 0);
 	pg_atomic_write_u64(&shared_stats->last_step_back, 0);

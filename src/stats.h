@@ -33,6 +33,7 @@ typedef enum StatsCounter
 	STATS_ERRORS_LEASE,
 	STATS_ERRORS_SETTING,
 	STATS_ERRORS_LOCK,
+	STATS_ERRORS_CLOCK,
 	NUM_STATS
 } StatsCounter;
 
@@ -53,7 +54,7 @@ typedef struct Stats
 
 extern uint64 stats_pending[NUM_PENDING_STATS];
 
-/* Count in this process; StatsFoldSoon() sees to the rest. */
+/* Count in this process; StatsFoldNowAndThen() sees to the rest. */
 static inline void
 StatsPend(StatsCounter counter, uint64 number)
 {
@@ -62,7 +63,8 @@ StatsPend(StatsCounter counter, uint64 number)
 
 extern void StatsInit(StatsShared *memory);
 extern void StatsAttach(StatsShared *memory);
-extern void StatsFoldSoon(TimestampTz now, volatile uint64 *window_length);
+extern void StatsFoldNowAndThen(TimestampTz now);
+extern void StatsAddError(int code);
 extern void StatsAdd(StatsCounter counter, uint64 number);
 extern void StatsAddStepBack(int64 step, TimestampTz now);
 extern void StatsGet(Stats *stats);

@@ -1,5 +1,5 @@
 # The durable mark: what it costs, where ids begin after a start, advance and
-# reset, and what may happen to the sequences that hold it.
+# reset, and what may happen to the sequence and the guard that hold it.
 
 use strict;
 use warnings;
@@ -14,41 +14,10 @@ use Time::HiRes qw(sleep time);
 
 my ($code, $message);
 
-# Statements that a session begins, and whose end is not waited for.
-sub begin_query
-{
-	my ($session, $sql) = @_;
-
-	$session->query_until(qr/begun/, "\\echo begun\n$sql\n");
-	return;
-}
-
-# Wait for the session with a PID to wait for something.
-sub wait_until
-{
-	my ($node, $pid, $condition, $name) = @_;
-
-	ok( $node->poll_query_until(
-			'postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition"),
-		$name);
-	return;
-}
-
 sub mark_of
 {
 	my ($node, $database) = @_;
-	return $node->safe_psql($database // 'postgres', 'SELECT last_value FROM snowflake_mark');
-}
-
-# The errors that a session has seen since the last look.
-sub take_errors
-{
-	my ($session) = @_;
-	my $errors = $session->{stderr};
-
-	$session->{stderr} = '';
-	return $errors;
+	return $node->safe_psql($database // 'postgres', 'SELECT last_value FROM snowflake_internal.mark');
 }
 
 # What it costs: at most two records and flushes per second, and none while no
@@ -82,7 +51,7 @@ sleep 2;
 is( scalar(my @none = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'))), 0,
 	'nothing is written while no ids are made');
 
-# With no bound for borrowing, the lease grows with the pace of ids.
+# With no bound for borrowing, the reservation grows with the pace of ids.
 $node->stop;
 $node = new_server('borrow', 'snowflake.max_ahead' => -1, 'snowflake.layout' => 'time:41 worker:5');
 $start = $position->();
@@ -98,12 +67,13 @@ $node->stop;
 # server went down, and with the clock back by less than max_ahead.
 $node = new_server('start', clock => 1, 'snowflake.max_wait' => 0);
 my $ahead = 0;
-foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.5 ], [ 'immediate', -2.7 ])
+foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.7 ], [ 'immediate', -2.9 ])
 {
 	my ($mode, $offset) = @$case;
 
 	# where the start before does not matter
-	set_clock($node, $ahead += 20);
+	$node->stop;
+	start_with_clock($node, $ahead += 20);
 	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 	my $mark = mark_of($node);
 	$node->stop($mode);
@@ -153,10 +123,10 @@ is("$made $below", '16 0', 'sessions that begin at once: all ids are above the m
 # by chance
 foreach my $try (1 .. 5)
 {
-	($made, $below) = begin_at_once('looks again in between', $try);
+	($made, $below) = begin_at_once('reads the floor first', $try);
 	last if $below > 0;
 }
-cmp_ok($below, '>', 0, "mutant that looks again in between: $below ids are not");
+cmp_ok($below, '>', 0, "mutant that reads the floor first: $below ids are not");
 
 # And so are those of the session that comes after one that wrote the mark, but
 # did not live to see it on a synchronous standby; or after an advance to what
@@ -240,7 +210,7 @@ start_with_clock($node, $ahead);
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'an earlier epoch is fine');
 $node->stop;
 
-# With little max_ahead the first call waits up to a lease, whatever max_wait
+# With little max_ahead the first call waits up to a reservation, whatever max_wait
 # says.
 $node = new_server('little', clock => 1, 'snowflake.max_ahead' => 0, 'snowflake.max_wait' => 0);
 foreach (1 .. 3)
@@ -250,14 +220,14 @@ foreach (1 .. 3)
 	start_with_clock($node, -0.1 * $_);
 	cmp_ok(
 		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id,
-		'max_ahead = 0: a start waits out the lease');
+		'max_ahead = 0: a start waits out the reservation');
 }
 
-# Its lease is 200 ms, so that these statements have to write the mark: in a
-# transaction that is read only, and in parallel workers.
+# These statements take longer than a reservation, so that they have to write the
+# mark: in a transaction that is read only, and in parallel workers.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 my $statement =
-  "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '400 ms' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.05) FROM generate_series(1, 10)) AS m";
+  "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '2.1 s' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.25) FROM generate_series(1, 10)) AS m";
 is($node->safe_psql('postgres', "SET default_transaction_read_only = on; $statement"), '10|t', 'read only');
 is($node->safe_psql('postgres', "SET $force = on; $statement"), '10|t', 'in a parallel worker');
 is( $node->safe_psql(
@@ -268,12 +238,13 @@ is( $node->safe_psql(
 	'in both');
 $node->stop;
 
-# A server that once ran in 2090.  Two databases, and sessions that were there.
-$node = new_server('accident', clock => 1, 'snowflake.max_wait' => 0);
+# A server that once ran in 2090.  Two databases.
+$node = new_server('accident', clock => 1, 'snowflake.max_wait' => 0, 'snowflake.max_jump' => -1);
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 add_extension($node, 'other');
 my @before = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
-set_clock($node, 64 * 365.25 * 86400);
+$node->stop;
+start_with_clock($node, 64 * 365.25 * 86400);
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $accident = $session->query_safe('SELECT snowflake_nextval()');
 my @ids = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
@@ -281,30 +252,34 @@ is($node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp($a
 set_clock($node, 0);
 $session->query('SELECT snowflake_nextval()');
 like(take_errors($session), qr/too far ahead.*HINT: .*snowflake_reset_mark/s, 'the error says what to do');
+$session->quit;
+set_and_reload($node, 'snowflake.worker_id = 1');
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark()');
+is($code, '55000', 'no reset while the server remembers 2090');
+like($message, qr/far ahead of the clock.*HINT: .*Restart the server/s, 'which explains itself');
+($code) = sqlstate_of($node, 'SELECT snowflake_reset_mark(true)');
+is($code, '55000', 'nor by force');
+set_and_reload($node, 'snowflake.worker_id = 0');
+$node->stop;
+start_with_clock($node, 0);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark()');
 is($code, '55000', 'no reset for the same worker id');
-like($message, qr/same worker id.*Ids up to \d+, of 2090.*HINT: .*never been used/s, 'which explains itself');
+like($message, qr/same worker id.*Ids up to \d+ .*HINT: .*never been used/s, 'which explains itself');
+($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, 'SF001', 'a reset that was refused changes nothing');
 
-# a statement that began with the old worker id, and waits for the clock
-my $stuck = $node->background_psql('postgres', on_error_stop => 0);
-my $stuck_pid = $stuck->query_safe('SELECT pg_backend_pid()');
-begin_query($stuck, "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
-wait_until($node, $stuck_pid, "wait_event_type = 'Extension'", 'a session waits for the clock');
 set_and_reload($node, 'snowflake.worker_id = 1');
 my ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark()');
 is($ret, 0, 'reset with a fresh worker id') or diag($err);
-$stuck->query('SELECT 1');
-like(take_errors($stuck), qr/worker id 0 was set aside/, 'a statement with the old worker id ends at once');
-is($stuck->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 1, 'its session goes on with the fresh one');
-my $now = "abs(extract(epoch FROM snowflake_timestamp(snowflake_currval()) - clock_timestamp())) < 3";
-is( $session->query_safe("SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
-	'a session that had ids of 2090 goes on in the present');
-$_->quit foreach $session, $stuck;
+my $now = "abs(extract(epoch FROM snowflake_timestamp(snowflake_currval()) - clock_timestamp())) < 5";
 is( $node->safe_psql('postgres', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
-	'so does a new one');
+	'ids go on in the present');
 set_and_reload($node, 'snowflake.worker_id = 0');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, '55000', 'the old worker id is of no use');
+is($code, 'SF001', 'the old worker id begins above 2090');
+like($message, qr/Ids up to (\d+) are taken/, 'and the error says so');
+my ($taken) = $message =~ /Ids up to (\d+) are taken/;
+cmp_ok($taken, '>=', $ids[0], 'up to the last id of then');
 set_and_reload($node, 'snowflake.worker_id = 1');
 
 # the other database has a mark of its own
@@ -330,6 +305,13 @@ $node->stop('immediate');
 start_with_clock($node, 0);
 is( $node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp(snowflake_nextval())) < 2080"), 't',
 	'it holds after a crash');
+set_and_reload($node, 'snowflake.worker_id = 0');
+($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, 'SF001', 'so does that the old worker id begins above 2090');
+is( $node->safe_psql('postgres', 'SELECT snowflake_reset_mark(true); SELECT snowflake_worker_id(snowflake_nextval())'),
+	"\n0",
+	'unless that is taken back by force');
+set_and_reload($node, 'snowflake.worker_id = 1');
 
 # who may reset, and by force
 $node->safe_psql(
@@ -377,22 +359,25 @@ start_with_clock($node, 0);
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'after a crash as well');
 $node->stop;
 
-# A transaction changes the sequence, drops the extension, or holds a lock: no
-# deadlock, ids for what is left of the lease, then an error, and ids again
-# when it is over.
+# A transaction changes the sequence or the guard, drops the extension, or holds a
+# lock: no deadlock, ids for what is left of the reservation, then an error, and ids
+# again when it is over.
 $node = new_server('locked', wal_level => 'replica', max_wal_senders => 5, 'snowflake.max_wait' => '300ms');
 $session = $node->background_psql('postgres', on_error_stop => 0);
+my $other = $node->background_psql('postgres', on_error_stop => 0);
 foreach my $statement (
-	'ALTER SEQUENCE snowflake_mark RESTART 5', 'ALTER SEQUENCE snowflake_mark SET LOGGED; DROP EXTENSION snowflake',
-	'ALTER EXTENSION snowflake SET SCHEMA pg_temp_none; ROLLBACK; BEGIN; ALTER SEQUENCE snowflake_mark OWNER TO CURRENT_USER'
-  )
+	'ALTER SEQUENCE snowflake_internal.mark RESTART 5',
+	'ALTER SEQUENCE snowflake_internal.mark SET LOGGED; DROP EXTENSION snowflake',
+	'ALTER SEQUENCE snowflake_internal.mark OWNER TO CURRENT_USER',
+	'REFRESH MATERIALIZED VIEW snowflake_internal.guard')
 {
 	my $start = time;
 	my $id = $session->query_safe('SELECT snowflake_nextval()');
+	$other->query_safe('SELECT snowflake_nextval()');
 	$session->query("BEGIN; $statement;");
 	take_errors($session);
-	($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-	ok($code eq '00000' || time - $start > 1.5, 'what is left of the lease can be used');
+	$other->query('SELECT snowflake_nextval()');
+	ok(take_errors($other) eq '' || time - $start > 0.9, 'what is left of the reservation can be used');
 	sleep 2.2;
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 	is($code, '55P03', 'no mark while the sequence is locked');
@@ -402,7 +387,7 @@ foreach my $statement (
 	$session->query_safe('ROLLBACK');
 	cmp_ok($session->query_safe('SELECT snowflake_nextval()'), '>', $id, 'ids when it is over');
 }
-$session->quit;
+$_->quit foreach $session, $other;
 
 # The extension is waited for by a synchronous standby that is not there.  It
 # can be ended in every way; then another session is at it.
@@ -455,40 +440,14 @@ is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after 
   foreach $ids[-1];
 $node->stop;
 
-# The extension created and used in one transaction, with wal_level = minimal,
-# also in parallel workers; committed, and rolled back.
-$node = new_server(
-	'created', clock => 1, wal_level => 'minimal', max_wal_senders => 0, 'snowflake.max_ahead' => '1s',
-	'snowflake.max_wait' => '3s');
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
-foreach my $outcome ('ROLLBACK', 'COMMIT')
+# Dropped, created again, one id or none, and a crash with the clock back: nothing
+# that was made before any of it comes again.
+foreach my $case ([1], [0], with_mutants() ? [ 0, 'forgets what was dropped' ] : ())
 {
-	my $id = $node->safe_psql(
-		'postgres', qq{
-BEGIN;
-CREATE EXTENSION snowflake;
-SET LOCAL $force = on;
-CREATE TABLE made AS SELECT snowflake_nextval() AS id, pg_sleep(0.1)::text FROM generate_series(1, 10);
-RESET $force;
-SELECT max(id) FROM (SELECT id FROM made UNION ALL SELECT snowflake_nextval()) AS m;
-$outcome;
-});
-	$node->stop('immediate');
-	start_with_clock($node, $outcome eq 'COMMIT' ? -1.5 : 0);
-	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake');
-	cmp_ok(
-		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $id,
-		"created and used in one transaction, $outcome, crash: ids go on");
-	$node->safe_psql('postgres', 'DROP EXTENSION snowflake') if $outcome eq 'ROLLBACK';
-}
-$node->stop;
+	my ($new_ids, $mutant) = @$case;
 
-# Dropped, created again, one id, and a crash with the clock back: nothing that
-# was made before either comes again.
-foreach my $mutant (undef, with_mutants() ? 'forgets what was dropped' : ())
-{
 	$node = new_server(
-		'dropped' . ($mutant ? 2 : 1), clock => 1, 'snowflake.layout' => 'snowflake lane:0',
+		"dropped$new_ids" . ($mutant ? '_mutant' : ''), clock => 1, 'snowflake.layout' => 'snowflake lane:0',
 		'snowflake.max_ahead' => '10s',
 		$mutant ? (mutant => $mutant, synchronous_commit => 'on') : ());
 	@collectors = start_collectors($node, 4);
@@ -500,21 +459,22 @@ foreach my $mutant (undef, with_mutants() ? 'forgets what was dropped' : ())
 	append_to_file(
 		$file,
 		$node->safe_psql(
-			'postgres', q{
-DO $$
+			'postgres', qq{
+DO \$\$
 DECLARE
-	mark bigint := (SELECT last_value FROM snowflake_mark);
+	mark bigint := (SELECT last_value FROM snowflake_internal.mark);
 BEGIN
-	WHILE mark = (SELECT last_value FROM snowflake_mark) LOOP
+	WHILE mark = (SELECT last_value FROM snowflake_internal.mark) LOOP
 		PERFORM snowflake_nextval();
 	END LOOP;
-END $$;
+END \$\$;
 DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
-SELECT snowflake_nextval();
+SELECT snowflake_nextval() FROM generate_series(1, $new_ids);
 })
-		  . "\n");
-	push @collectors, { ids => $file };
+		  . "\n") if $new_ids;
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake') if !$new_ids;
+	push @collectors, { ids => $file } if $new_ids;
 	$node->stop('immediate');
 	start_with_clock($node, -5);
 	push @collectors, my @later = start_collectors($node, 4);
@@ -529,10 +489,42 @@ SELECT snowflake_nextval();
 	}
 	else
 	{
-		is($duplicates, 0, 'dropped, created, crashed, the clock back: no id was made twice');
+		is($duplicates, 0, "dropped, created, $new_ids ids, crashed, the clock back: no id was made twice");
 		cmp_ok($ids, '>', 50_000, 'many were made');
 	}
 	$node->stop('immediate');
+}
+
+# An advance closes the windows of other sessions also where the limit has been moved
+# ahead of the id already, and the floor with it.
+foreach my $mutant (undef, with_mutants() ? 'trusts the floor to close windows' : ())
+{
+	my $below = 0;
+
+	$node = new_server(
+		$mutant ? 'closes_mutant' : 'closes',
+		'snowflake.layout' => 'time:33 worker:5 sequence:4 lane:2 tick:1s',
+		'snowflake.max_ahead' => '120s',
+		$mutant ? (mutant => $mutant) : ());
+	my @two = map { $node->background_psql('postgres') } 1 .. 2;
+	foreach my $round (1 .. 5)
+	{
+		my $id = $two[0]->query_safe('SELECT snowflake_nextval()') + (1 << 11);
+
+		$two[1]->query_safe('SELECT count(snowflake_nextval()) FROM generate_series(1, 180)');
+		$two[1]->query_safe("SELECT snowflake_advance($id)");
+		$below++ if $two[0]->query_safe('SELECT snowflake_nextval()') <= $id;
+	}
+	$_->quit foreach @two;
+	if ($mutant)
+	{
+		cmp_ok($below, '>', 0, "mutant that $mutant: $below ids are below");
+	}
+	else
+	{
+		is($below, 0, 'an advance closes windows below a floor that is ahead');
+	}
+	$node->stop;
 }
 
 # Several databases: each goes on above its own mark.
@@ -578,20 +570,33 @@ is($failures, 0, 'ids are above an advance after a call that failed');
 $session->quit;
 $node->stop;
 
-# There is room for so many databases.
+# There is room for so many databases at the same time.
 $node = new_server('room', mutant => 'has room for two');
-foreach my $database ('one', 'two')
+my %id;
+my %session;
+$node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'one', 'two';
+$node->safe_psql('one', 'CREATE EXTENSION snowflake');
+foreach my $database ('postgres', 'one')
 {
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	$session{$database} = $node->background_psql($database);
+	$id{$database} = $session{$database}->query_safe('SELECT snowflake_nextval()');
 }
-$node->safe_psql('one', 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()');
-$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$node->safe_psql('two', 'CREATE EXTENSION snowflake');
-($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");
-like($err, qr/ERROR:  54000: too many databases.*HINT: .*Restart/s, 'too many databases');
-$node->safe_psql('postgres', 'DROP DATABASE one');
-$node->restart;
-is($node->safe_psql('two', 'SELECT snowflake_nextval() > 0'), 't', 'a restart makes room');
+($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nCREATE EXTENSION snowflake");
+like(
+	$err, qr/ERROR:  54000: too many databases.*HINT: .*sessions in other databases have ended/s,
+	'too many databases');
+$session{one}->quit;
+ok( $node->poll_query_until('two', 'CREATE EXTENSION snowflake', 'CREATE EXTENSION'),
+	'one without sessions makes room when the clock has passed its ids');
+$session{two} = $node->background_psql('two');
+$id{two} = $session{two}->query_safe('SELECT snowflake_nextval()');
+($ret, $out, $err) = $node->psql('one', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");
+like($err, qr/ERROR:  54000: too many databases/, 'it has none then');
+$session{postgres}->quit;
+ok( $node->poll_query_until('one', "SELECT snowflake_nextval() > $id{one}"),
+	'and goes on above its ids when it has it again');
+$session{two}->quit;
+ok($node->poll_query_until('postgres', "SELECT snowflake_nextval() > $id{postgres}"), 'so does the next one');
 $node->stop;
 
 done_testing();

@@ -114,9 +114,8 @@ delete $errors->{SF001};
 is(join(' ', %$errors), '', 'no error but that the clock is behind');
 $node->stop;
 
-# One lane; no commit flushes what sessions saw, nor does the WAL writer in
-# time; and the mark is written four times a second, each time for half a
-# second.
+# One lane; and no commit flushes what sessions saw, nor does the WAL writer in
+# time.
 my %unflushed = (
 	'snowflake.layout' => 'snowflake lane:0',
 	'snowflake.max_ahead' => '1s',

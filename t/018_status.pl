@@ -53,6 +53,7 @@ my $node = new_server(
 	'node',
 	clock => 1,
 	preload => 1,
+	max_prepared_transactions => 2,
 	'snowflake.layout' => 'snowflake sequence:9',
 	'snowflake.max_wait' => 100);
 is(status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead'), 'ready|t||0|', 'before the first id');
@@ -73,18 +74,20 @@ is( (   sqlstate_of(
 	'55000',
 	'which made them all');
 
-# a session that goes on doing nothing, also after an error
+# a session that goes on doing nothing, whatever way its transaction has ended
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 foreach my $sql (
-	'SELECT snowflake_nextval()', 'SELECT snowflake_nextval() / 0',
-	'BEGIN; SELECT snowflake_nextval()', "SAVEPOINT s; SELECT snowflake_nextval() / 0;\nROLLBACK TO s")
+	'SELECT snowflake_nextval()',
+	'SELECT snowflake_nextval() / 0',
+	'BEGIN; SELECT snowflake_nextval(); ROLLBACK',
+	"BEGIN; SAVEPOINT s; SELECT snowflake_nextval() / 0;\nROLLBACK TO s; COMMIT",
+	"BEGIN; SELECT snowflake_nextval(); PREPARE TRANSACTION 'prepared'")
 {
 	my $before = stat_of($node, 'ids');
 	$session->query($sql);
-	ok( $node->poll_query_until('postgres', "SELECT ids = $before + 1 FROM snowflake_stat"),
-		"counted while the session is idle: $sql");
+	is(stat_of($node, 'ids'), $before + 1, "counted at its end: $sql");
 }
-$session->query('ROLLBACK');
+$session->query("ROLLBACK PREPARED 'prepared'");
 
 # a statement that goes on
 my $before = stat_of($node, 'ids');
@@ -128,14 +131,19 @@ set_clock($node, -400 * $day);
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'clock before the epoch');
 is(status_of($node, 'state'), 'before epoch', 'the state says so');
 set_clock($node, 36500 * $day);
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'clock a century ahead, for a moment');
+is(status_of($node, 'state'), 'clock refused', 'the state says what comes');
+sleep 3.1;
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF005', 'and for longer');
+set_and_reload($node, 'snowflake.max_jump = -1');
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF003', 'clock after the end');
 is(status_of($node, 'state'), 'exhausted', 'the state says so');
 set_clock($node, 0);
-is(stat_of($node, 'before_epoch, exhausted'), '1|1', 'both are counted');
+is(stat_of($node, 'before_epoch, exhausted, clock_refused'), '2|1|1', 'all are counted');
 
 # a lock on the mark
 my $locker = $node->background_psql('postgres');
-$locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_mark RENAME TO mark');
+$locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_internal.mark RENAME TO other_mark');
 is( $node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()"),
 	't|no mark', 'status does not wait for a lock on the mark');
 wait_event_is($node, 'SnowflakeMark');
@@ -156,10 +164,14 @@ set_clock($node, 0);
 
 # a mark that is not whole
 foreach my $case (
-	[ 'ALTER SEQUENCE snowflake_mark_guard SET UNLOGGED', 'ALTER SEQUENCE snowflake_mark_guard SET LOGGED' ],
+	[ 'ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED', 'ALTER SEQUENCE snowflake_internal.mark SET LOGGED' ],
 	[
-		'ALTER EXTENSION snowflake DROP SEQUENCE snowflake_mark_guard',
-		'ALTER EXTENSION snowflake ADD SEQUENCE snowflake_mark_guard'
+		'ALTER MATERIALIZED VIEW snowflake_internal.guard RENAME TO put_away',
+		'ALTER MATERIALIZED VIEW snowflake_internal.put_away RENAME TO guard'
+	],
+	[
+		'REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA',
+		'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'
 	])
 {
 	$node->safe_psql('postgres', $case->[0]);
@@ -171,12 +183,14 @@ foreach my $case (
 # a worker id that a reset has set aside
 set_clock($node, 3600);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-set_and_reload($node, 'snowflake.worker_id = 1');
-set_clock($node, 0);
+$node->stop;
+$node->append_conf('postgresql.conf', 'snowflake.worker_id = 1');
+start_with_clock($node, 0);
+is(status_of($node, 'state'), 'too far ahead', 'ids were an hour ahead');
 $node->safe_psql('postgres', 'SELECT snowflake_reset_mark()');
 is(status_of($node, 'state'), 'ready', 'reset with a fresh worker id');
 set_and_reload($node, 'snowflake.worker_id = 0');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], '55000', 'the one before is set aside');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'the one before is set aside');
 is(status_of($node, 'state'), 'worker id set aside', 'the state says so');
 
 # settings that are of no use
@@ -223,9 +237,14 @@ ok( $long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_sta
 $session->quit;
 my ($advance_code, $advanced) =
   sqlstate_of($long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'))");
-is($advance_code, '00000', 'an advance by an hour');
-like($advanced, qr/WARNING: .*snowflake ids are too far ahead of the clock now/, 'gives a warning');
-is(status_of($long_tick, 'state'), 'too far ahead', 'and the state says so');
+is($advance_code, '55000', 'an advance by an hour');
+like($advanced, qr/cannot be advanced too far ahead.*DETAIL: .*max_ahead.*HINT: .*force/s, 'is refused');
+is(status_of($long_tick, 'state'), 'ready', 'and changes nothing');
+$long_tick->safe_psql(
+	'postgres',
+	"SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'), force => true)");
+is(status_of($long_tick, 'state'), 'too far ahead', 'by force it is done, and the state says so');
+is((sqlstate_of($long_tick, 'SELECT snowflake_nextval()'))[0], 'SF001', 'there are no ids');
 $long_tick->stop;
 
 my $registry = new_registry('registry');

@@ -36,6 +36,7 @@ FROM (
 		CASE classid
 			WHEN 'pg_proc'::regclass THEN (SELECT proacl::text FROM pg_proc WHERE oid = objid)
 			WHEN 'pg_class'::regclass THEN (SELECT relacl::text FROM pg_class WHERE oid = objid)
+			WHEN 'pg_namespace'::regclass THEN (SELECT nspacl::text FROM pg_namespace WHERE oid = objid)
 		END AS acl,
 		obj_description(objid, classid::regclass::text) AS comment
 	FROM member) AS described

@@ -9,17 +9,19 @@ use Exporter 'import';
 use Fcntl qw(O_RDWR SEEK_SET);
 use File::Basename;
 use IPC::Run;
+use List::Util qw(max);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(time);
+use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(
   new_server new_hunting_server new_registry lease_from add_extension
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
+  begin_query take_errors wait_until
   set_and_reload crash
   set_clock start_with_clock use_mutant with_mutants
-  start_collectors wait_for_collectors stop_collectors count_duplicates live_through
+  start_collectors wait_for_collectors stop_collectors count_duplicates live_through live_from
 );
 
 # A test that hunts for something is worth nothing if it would not find it.  For
@@ -206,13 +208,49 @@ sub run_clients
 	return;
 }
 
-# The SQLSTATE that a statement fails with, and its message; 00000 if it does
-# not fail.
+# The SQLSTATE that a statement fails with, and its messages; 00000 if it does
+# not fail.  The options are a database and a user.
 sub sqlstate_of
 {
-	my ($node, $sql) = @_;
-	my ($ret, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n$sql", on_error_stop => 0);
+	my ($node, $sql, %options) = @_;
+	my @parameters = ('on_error_stop', 0);
+
+	push @parameters, 'extra_params', [ '-U', $options{user} ] if $options{user};
+	my ($ret, $out, $err) =
+	  $node->psql($options{database} // 'postgres', "\\set VERBOSITY verbose\n$sql", @parameters);
 	return $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/ ? ($1, $err) : ('00000', $err);
+}
+
+# Statements that a session of background_psql() begins, and whose end is not
+# waited for.
+sub begin_query
+{
+	my ($session, $sql) = @_;
+
+	$session->query_until(qr/begun/, "\\echo begun\n$sql\n");
+	return;
+}
+
+# The messages that such a session has seen since the last look.
+sub take_errors
+{
+	my ($session) = @_;
+	my $errors = $session->{stderr};
+
+	$session->{stderr} = '';
+	return $errors;
+}
+
+# Wait until the session with a PID is in a state, a condition on pg_stat_activity.
+sub wait_until
+{
+	my ($node, $pid, $condition, $name) = @_;
+
+	ok( $node->poll_query_until(
+			'postgres',
+			"SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition"),
+		$name);
+	return;
 }
 
 # Clients that make ids as fast as they can until their server is gone or
@@ -294,6 +332,22 @@ sub live_through
 		$new->{begin} <= $time && $time <= $new->{end}
 	} @{ $old->{ids} };
 	return ($new, $again);
+}
+
+# Set the clock of a server to an instant, and have clients make ids until it is
+# past another.  Returns the clients, see start_collectors(), by when they had
+# ended by that clock, and the errors that they saw.
+sub live_from
+{
+	my ($node, $from, $until, %options) = @_;
+	my $offset = $from - time;
+
+	set_clock($node, $offset);
+	my @collectors = start_collectors($node, 4, %options);
+	wait_for_collectors($node, 4);
+	sleep max(0.7, $until - $offset - time);
+	my $errors = stop_collectors(@collectors);
+	return (\@collectors, time + $offset, $errors);
 }
 
 # The ids that clients saw, and how many of them were seen before.

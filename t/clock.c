@@ -6,7 +6,8 @@
  * same.  Which of them, is in the file that SNOWFLAKE_TEST_CLOCK names.  All processes
  * of a server have it mapped, so that a look takes no lock and no memory, and may be
  * taken in a signal handler.  Other clocks are left alone, as they are when a real
- * clock is set.
+ * clock is set; but the one that counts from boot goes along with the looks, as that
+ * is how fast time goes then, and not a clock that is stepped.
  *
  * Who sets the clock fills in another setting than the current one, and then makes
  * it the current one by a write of one byte: nobody sees half of a setting.
@@ -61,10 +62,17 @@ clock_gettime(clockid_t clock, struct timespec *now)
 	struct setting *setting;
 	int64_t		time;
 
-	if (file == NULL || result != 0 || (clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
+	if (file == NULL || result != 0 ||
+		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE && clock != CLOCK_BOOTTIME))
 		return result;
 	setting = &file->settings[__atomic_load_n(&file->current, __ATOMIC_ACQUIRE)];
-	if (setting->per_look != 0)
+	if (clock == CLOCK_BOOTTIME)
+	{
+		if (setting->per_look == 0)
+			return result;
+		time = __atomic_load_n(&setting->time, __ATOMIC_SEQ_CST);
+	}
+	else if (setting->per_look != 0)
 		time = __atomic_add_fetch(&setting->time, setting->per_look, __ATOMIC_SEQ_CST);
 	else
 		time = now->tv_sec * NS_PER_S + now->tv_nsec + setting->time;

@@ -28,7 +28,7 @@ my $settings = <<'EOC';
 snowflake.layout = 'snowflake lane:0'
 snowflake.sequence_start = 'zero'
 snowflake.worker_id = 3
-snowflake.max_ahead = '10s'
+snowflake.max_ahead = '1min'
 snowflake.max_wait = 0
 EOC
 
@@ -74,21 +74,22 @@ sub live_again
 	return ($duplicates, $lower);
 }
 
-# What is in the catalogs and in the sequences
+# What is in the catalogs, in the sequence and in the guard
 sub mark_of
 {
 	my ($node, $database) = @_;
 
 	return $node->safe_psql(
 		$database, q{
-SELECT relname, p.last_value, p.min_value, relpersistence, relacl, initprivs
+SELECT relname, CASE relkind WHEN 'S' THEN (SELECT last_value FROM snowflake_internal.mark) ELSE (SELECT bound FROM snowflake_internal.guard) END,
+	relkind, relpersistence, relispopulated, relacl, initprivs
 FROM pg_extension AS e
 	JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 	JOIN pg_class AS s ON d.classid = 'pg_class'::regclass AND d.objid = s.oid AND d.deptype = 'e'
-	JOIN pg_sequences AS p ON p.sequencename = relname
 	LEFT JOIN pg_init_privs AS i ON i.classoid = d.classid AND i.objoid = s.oid
-WHERE extname = 'snowflake' AND relkind = 'S'
-ORDER BY relname;
+WHERE extname = 'snowflake' AND relkind IN ('S', 'm')
+ORDER BY relname DESC;
+TABLE snowflake_internal.guard;
 SELECT extversion, extrelocatable, extconfig::regclass[], extcondition FROM pg_extension WHERE extname = 'snowflake';
 });
 }
@@ -115,7 +116,7 @@ foreach my $database (@databases)
 	$items{$database} = $old_node->safe_psql($database, 'TABLE items');
 	like(
 		$mark{$database},
-		qr/^snowflake_mark\|(\d+)\|.*\nsnowflake_mark_guard\|\1\|.*\n.*\{snowflake_mark\}/,
+		qr/^mark\|(\d+)\|.*\nguard\|\1\|.*\n\1\|.*\n.*\{snowflake_internal\.mark\}/,
 		"$database: the extension has the mark, which is dumped, and its guard, which is not");
 }
 isnt($mark{postgres}, $mark{owned}, 'each database has its own mark');
@@ -166,7 +167,8 @@ foreach my $database (@databases)
 		"$database: the default makes ids that are new");
 	cmp_ok(
 		$new_node->safe_psql(
-			$database, 'SELECT least(m.last_value, g.last_value) FROM snowflake_mark AS m, snowflake_mark_guard AS g'),
+			$database,
+			'SELECT least(m.last_value, g.bound) FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g'),
 		'>',
 		($mark{$database} =~ /\|(\d+)\|/)[0],
 		"$database: the mark goes on");

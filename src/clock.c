@@ -1,0 +1,319 @@
+/*-------------------------------------------------------------------------
+ *
+ * clock.c
+ *	  The time that ids go by, and waiting for it.
+ *
+ * The wall clock may be stepped at any time, in either direction.  Ids do not
+ * follow a step forward at once: one look at a clock that says 2090 would
+ * otherwise carry every database there.
+ *
+ *		A step forward is believed when it has lasted for some seconds, and
+ *		one of more than snowflake.max_jump not at all.
+ *
+ * Steps are seen by comparing the wall clock with a reference clock, which
+ * nobody can set.  The difference is the offset.  While a new offset is in
+ * doubt, time goes on at the old one.  Up to the highest offset that was ever
+ * believed a new one is believed at once, as when a clock that was set back is
+ * set right.  So is the first look after a start, as there is nothing to
+ * compare it with but the last checkpoint before the start.
+ *
+ * Nobody needs to look all the time: ids cannot pass the limit of their
+ * database, so a step forward matters only to those who find the clock at or
+ * beyond it.  See look() in generator.c.
+ *
+ * A server with a leased worker id does not doubt its clock.  Its ids cannot
+ * pass the end of the lease.
+ *
+ * snowflake/src/clock.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "errors.h"
+#include "settings.h"
+#include "shared.h"
+
+/* Less than this is no step but noise.  All times here are in us. */
+#define SMALLEST_STEP		10000
+/* A step of less is not worth a line in the log, unless ids stop for it. */
+#define SMALLEST_LOGGED		100000
+/* A step forward of less is believed at once. */
+#define LARGEST_UNDOUBTED	USECS_PER_SEC
+/* For how long another one must have lasted. */
+#define TIME_TO_BELIEVE		(3 * USECS_PER_SEC)
+
+/* Two looks at the wall clock further apart say nothing about the offset. */
+#define LONGEST_LOOK		2000
+#define MAX_LOOKS			10
+
+
+/*
+ * The reference clock.  It goes on while the machine is suspended, where the
+ * system has such a clock.  INSTR_TIME will not do, as it may be the CPU's
+ * counter, which nobody keeps in step with the time.
+ */
+int64
+ClockReference(void)
+{
+	struct timespec now;
+
+#ifdef CLOCK_BOOTTIME
+	clock_gettime(CLOCK_BOOTTIME, &now);
+#else
+	clock_gettime(CLOCK_MONOTONIC, &now);
+#endif
+	return now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
+}
+
+/* Look at both clocks at the same time, or nearly so. */
+static void
+read_clocks(TimestampTz *wall, int64 *reference)
+{
+	for (int i = 0; i < MAX_LOOKS; i++)
+	{
+		TimestampTz before = GetCurrentTimestamp();
+
+		*reference = ClockReference();
+		*wall = GetCurrentTimestamp();
+		if (*wall >= before && *wall - before < LONGEST_LOOK)
+			break;
+	}
+}
+
+/* When the last checkpoint was begun, by the clock of then. */
+TimestampTz
+ClockReadCheckpoint(void)
+{
+	bool		crc_ok;
+	ControlFileData *control;
+	pg_time_t	checkpoint;
+
+	LWLockAcquire(ControlFileLock, LW_SHARED);
+	control = get_controlfile(DataDir, &crc_ok);
+	LWLockRelease(ControlFileLock);
+	checkpoint = control->checkPointCopy.time;
+	pfree(control);
+	return time_t_to_timestamptz(checkpoint);
+}
+
+/*
+ * The time from the last checkpoint before the start of the server to the
+ * start, which is all that a first look can be compared with.  It includes the
+ * time that the server was down.  The start is that of the postmaster or, if
+ * the library is preloaded, of shared memory, as after a crash.
+ */
+static int64
+jump_at_start(TimestampTz wall)
+{
+	const ClockState *clock = &shared->clock;
+
+	if (clock->started)
+		return 0;
+	if (clock->server_start != 0)
+		return Min(wall, clock->server_start) - clock->checkpoint;
+	return Min(wall, PgStartTime) - ClockReadCheckpoint();
+}
+
+static bool
+is_too_far(int64 jump)
+{
+	return setting_max_jump >= 0 && !SettingsRegistryIsUsed() &&
+		jump > setting_max_jump * USECS_PER_SEC;
+}
+
+/* Count a step that was believed, and log one that matters. */
+static void
+note_step(int64 step, TimestampTz wall)
+{
+	if (step < 0)
+		StatsAddStepBack(-step, wall);
+	if (llabs(step) >= SMALLEST_LOGGED ||
+		(step < 0 && setting_max_ahead >= 0 && -step > setting_max_ahead * INT64CONST(1000)))
+		ereport(LOG_SERVER_ONLY,
+				(step > 0 ?
+				 errmsg("clock was stepped forward by %.3f s", step / 1e6) :
+				 errmsg("clock was stepped back by %.3f s", -step / 1e6),
+				 errdetail("It says %s now.", timestamptz_to_str(wall))));
+}
+
+/*
+ * The time to use: the wall clock's or, while that is in doubt, the old one.
+ * Throws an error if the clock has jumped too far.
+ */
+TimestampTz
+ClockLook(void)
+{
+	ClockState *clock = &shared->clock;
+	TimestampTz wall;
+	int64		reference;
+	int64		offset;
+	int64		start_jump;
+	int64		jump;
+	int64		step = 0;
+	bool		doubtful = false;
+	bool		refused = false;
+
+	read_clocks(&wall, &reference);
+
+	/* mostly there is nothing to see */
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	step = clock->started && !clock->doubted ? wall - reference - clock->offset : SMALLEST_STEP;
+	LWLockRelease(&shared->lock);
+	if (llabs(step) < SMALLEST_STEP)
+		return wall;
+	start_jump = jump_at_start(wall);
+
+	/* look again, as another session may have noted a step meanwhile */
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	read_clocks(&wall, &reference);
+	offset = wall - reference;
+	jump = clock->started ? offset - clock->offset : start_jump;
+	if (!clock->started)
+		refused = is_too_far(jump);
+	else if (offset >= clock->highest + LARGEST_UNDOUBTED &&
+			 !SettingsRegistryIsUsed())
+	{
+		if (!clock->doubted ||
+			llabs(offset - clock->candidate) >= LARGEST_UNDOUBTED)
+		{
+			clock->doubted = true;
+			clock->candidate = offset;
+			clock->candidate_since = reference;
+		}
+		if (reference - clock->candidate_since < TIME_TO_BELIEVE)
+			doubtful = true;
+		else
+			refused = is_too_far(jump);
+	}
+	step = 0;
+	if (doubtful)
+		wall = reference + clock->offset;
+	else if (!refused)
+	{
+		if (clock->started && llabs(jump) >= SMALLEST_STEP)
+			step = jump;
+		clock->highest = clock->started ? Max(clock->highest, offset) : offset;
+		clock->offset = offset;
+		clock->doubted = false;
+		clock->started = true;
+	}
+	LWLockRelease(&shared->lock);
+
+	if (refused)
+		ereport(ERROR,
+				(errcode(ERRCODE_SNOWFLAKE_CLOCK_REFUSED),
+				 errmsg("clock jumped too far ahead for snowflake ids"),
+				 errdetail("The clock says %s, and it should be %s. \"snowflake.max_jump\" is %d s.",
+		/* the function has one buffer for all of its results */
+						   pstrdup(timestamptz_to_str(wall)),
+						   pstrdup(timestamptz_to_str(wall - jump)), setting_max_jump),
+				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again when ids have been made.")));
+	if (step != 0)
+		note_step(step, wall);
+	return wall;
+}
+
+void
+ClockThrowExhausted(const Layout *layout)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
+			 errmsg("snowflake layout has no tick left"),
+			 errdetail("The last tick of the layout \"%s\" begins at %s.",
+					   LayoutToText(layout),
+					   timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))),
+			 errhint("Set the clock of the server right, or choose a layout with a later epoch or more bits of time.")));
+}
+
+/* The tick that the clock is in. */
+uint64
+ClockTick(const Layout *layout, TimestampTz now)
+{
+	int64		tick;
+
+	if (now < layout->epoch)
+		ereport(ERROR,
+				(errcode(ERRCODE_SNOWFLAKE_BEFORE_EPOCH),
+				 errmsg("clock is before the epoch of the snowflake layout"),
+				 errdetail("The clock says %s, and the layout is \"%s\".",
+						   timestamptz_to_str(now), LayoutToText(layout)),
+				 errhint("Set the clock of the server right, or choose a layout with an earlier epoch.")));
+	if (!LayoutTimeToTick(layout, now, &tick))
+		ClockThrowExhausted(layout);
+	return tick;
+}
+
+/* Whether ClockLook() would refuse the clock, sooner or later. */
+bool
+ClockIsRefused(void)
+{
+	TimestampTz wall;
+	int64		reference;
+	int64		jump;
+
+	read_clocks(&wall, &reference);
+	jump = jump_at_start(wall);
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	if (shared->clock.started)
+		jump = wall - reference < shared->clock.highest + LARGEST_UNDOUBTED ? 0 :
+			wall - reference - shared->clock.offset;
+	LWLockRelease(&shared->lock);
+	return is_too_far(jump);
+}
+
+/* The wait event of a reason, which is allocated when it is first needed. */
+uint32
+ClockWaitEvent(WaitReason reason)
+{
+	static const char *const names[] = {
+		[WAIT_CLOCK] = "SnowflakeClock",
+		[WAIT_LEASE] = "SnowflakeLease",
+		[WAIT_MARK] = "SnowflakeMark"
+	};
+	static uint32 events[lengthof(names)];
+
+	if (events[reason] == 0)
+		events[reason] = compat_wait_event(names[reason]);
+	return events[reason];
+}
+
+/*
+ * Sleep for a while; false if the call has waited for as long as it may.  All
+ * by the reference clock: the other one may be stepping.
+ */
+bool
+ClockKeepWaiting(int64 a_while, WaitReason reason, int64 max_wait,
+				 int64 *wait_start)
+{
+	int64		now = ClockReference();
+	int64		left;
+
+	if (*wait_start == 0)
+	{
+		*wait_start = now;
+		StatsAdd(STATS_WAITS, max_wait > 0 ? 1 : 0);
+	}
+	left = max_wait - (now - *wait_start);
+	if (left <= 0)
+		return false;
+
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 (Max(Min(a_while, left), 0) + 999) / 1000,
+					 ClockWaitEvent(reason));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	StatsAdd(STATS_WAIT_TIME, ClockReference() - now);
+	return true;
+}

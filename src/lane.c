@@ -1,0 +1,237 @@
+/*-------------------------------------------------------------------------
+ *
+ * lane.c
+ *	  Lanes: where ids are taken from.
+ *
+ * A lane is a 64-bit word of shared memory that holds the tick and the
+ * sequence of the last id made on it.  An id is made by moving the word ahead
+ * with one compare-and-swap:
+ *
+ *		Invariant 1.  The word of a lane only grows, and every id takes a word
+ *		of its own.  So no two ids have the same lane, tick and sequence.
+ *
+ *		Invariant 2.  The ids of a session increase.  On one lane that is
+ *		invariant 1.  A session goes to another lane only in a later tick than
+ *		that of its last id or, if the lane field is more significant than the
+ *		sequence, in the same tick to a lane with a higher number.
+ *
+ * A session keeps a window: a lane and a tick to take ids from.  It depends on
+ * the worker id, its lease, and the limit and floor of the database as well.
+ * Moving limit or floor ahead, or renewing a lease, leaves open windows valid;
+ * every other change goes through one version:
+ *
+ *		Invariant 3.  Once LaneEndChange() has returned, no session can take
+ *		an id from a window opened before LaneBeginChange().
+ *
+ * The version is odd during a change, so that nobody opens a window on half of
+ * it.  After that every lane is moved by one word.  A session that has read
+ * its lane's word before that fails to swap it, and looks again; see
+ * LaneTake().
+ *
+ * Note about locking issues: words and version are atomics.  The lock guards
+ * the numbers of sessions, and is held during a change, with no wait and no
+ * error in between.
+ *
+ * snowflake/src/lane.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+
+#include "lane.h"
+
+/* How this session uses lanes. */
+static int	home = -1;			/* -1: not counted in any lane */
+static int	first_lane;
+static int	end_lane;
+static bool spills;				/* the lane outranks the sequence */
+static int	sequence_bits;
+static uint64 sequence_mask;
+
+
+/* How many lanes there are with a layout. */
+int
+LaneCount(const Layout *layout)
+{
+	return Min(LayoutLargest(layout, FIELD_LANE) + 1, MAX_LANES);
+}
+
+/* At most 6, 31 and 20 bits: this does not overflow. */
+int64
+LaneIdsPerSecond(const Layout *layout)
+{
+	return LaneCount(layout) * (LayoutLargest(layout, FIELD_SEQUENCE) + 1) *
+		USECS_PER_SEC / layout->tick;
+}
+
+static void
+leave(int code, Datum arg)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->lanes[home].sessions--;
+	LWLockRelease(&shared->lock);
+	home = -1;
+}
+
+/*
+ * Settle in the lane that the low bits of the PID name or, if another session
+ * lives there, in the one with the fewest sessions.
+ */
+void
+LaneEnter(const Layout *layout)
+{
+	int			num_lanes = LaneCount(layout);
+	int			lane = MyProcPid & (num_lanes - 1);
+
+	if (home >= 0)
+		return;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < num_lanes; i++)
+	{
+		if (shared->lanes[i].sessions < shared->lanes[lane].sessions)
+			lane = i;
+	}
+	shared->lanes[lane].sessions++;
+	LWLockRelease(&shared->lock);
+
+	home = lane;
+	sequence_bits = layout->bits[FIELD_SEQUENCE];
+	sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
+	spills = sequence_bits == 0 ||
+		layout->shift[FIELD_LANE] > layout->shift[FIELD_SEQUENCE];
+	first_lane = spills ? 0 : home;
+	end_lane = spills ? num_lanes : home + 1;
+	/* dynamic shared memory is gone by the time of on_shmem_exit() */
+	before_shmem_exit(leave, (Datum) 0);
+}
+
+/* How many lanes this session can have ids from. */
+int
+LaneReach(void)
+{
+	return end_lane - first_lane;
+}
+
+/* The highest sequence that a greedy session takes in a tick. */
+uint64
+LaneGreedyLast(uint64 mask)
+{
+	return mask - (mask + 1) / 8;
+}
+
+/*
+ * The first tick, not before "from", in which the lane has an id for this
+ * session.  Sets *used if others have taken ids of it.
+ */
+static uint64
+first_tick(int lane, uint64 from, uint64 last_sequence, bool *used)
+{
+	uint64		next = pg_atomic_read_u64(&shared->lanes[lane].word) + 1;
+	uint64		tick = next >> sequence_bits;
+
+	if ((next & sequence_mask) > last_sequence)
+		tick++;
+	*used = tick >= from && (next & sequence_mask) != 0 &&
+		(next & sequence_mask) <= last_sequence;
+	return Max(tick, from);
+}
+
+/*
+ * Choose where the next ids come from: the first tick, not before "from",
+ * that a lane has them in.  That is the home lane, or the one of the last id
+ * while its tick lasts, unless another one has them earlier; of others rather
+ * one that is unused in the tick, so that sessions keep out of each other's
+ * way.
+ *
+ * A session that has filled a lane begins the next tick at the lowest lane, to
+ * have all of them.  A greedy one leaves some ids of each tick to others.
+ *
+ * "last_word" is that of the session's last id, 0 if there is none.  This is
+ * what keeps invariant 2.
+ */
+LaneSpot
+LaneChoose(uint64 from, uint64 last_word, int last_lane, bool greedy,
+		   bool filled)
+{
+	uint64		last_tick = last_word >> sequence_bits;
+	uint64		last_sequence = greedy ? LaneGreedyLast(sequence_mask) : sequence_mask;
+	bool		goes_on = last_word != 0 && from <= last_tick;
+	int			preferred = goes_on ? last_lane : home;
+	LaneSpot	best = {.lane = preferred,.tick = PG_UINT64_MAX};
+	bool		best_used = true;
+	bool		used;
+
+	if (goes_on)
+		from = last_tick;
+	if (goes_on || !(filled && from == last_tick + 1))
+	{
+		best.tick = first_tick(preferred, from, last_sequence, &best_used);
+		if (best.tick == from)
+			return best;
+		/* it has filled this one: it begins the next tick at the lowest */
+		if (goes_on)
+			best.tick = PG_UINT64_MAX;
+	}
+	for (int i = first_lane; i < end_lane; i++)
+	{
+		uint64		tick = first_tick(i, goes_on && i <= last_lane && i != preferred ? from + 1 : from,
+									  last_sequence, &used);
+
+		if (tick < best.tick ||
+			(tick == best.tick && best_used && !used))
+		{
+			best.lane = i;
+			best.tick = tick;
+			best_used = used;
+		}
+	}
+	return best;
+}
+
+/* The furthest tick that any id can be in that has been made so far. */
+uint64
+LaneFurthestTick(const Layout *layout)
+{
+	uint64		furthest = 0;
+
+	for (int i = 0; i < MAX_LANES; i++)
+		furthest = Max(furthest, pg_atomic_read_u64(&shared->lanes[i].word));
+	return furthest >> layout->bits[FIELD_SEQUENCE];
+}
+
+/* How many lanes are homes, and of how many sessions. */
+void
+LaneGetUse(int *lanes, int *sessions)
+{
+	*lanes = *sessions = 0;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	for (int i = 0; i < MAX_LANES; i++)
+	{
+		*sessions += shared->lanes[i].sessions;
+		*lanes += shared->lanes[i].sessions > 0;
+	}
+	LWLockRelease(&shared->lock);
+}
+
+/* Begin to change what windows depend on. */
+void
+LaneBeginChange(void)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	/* a full barrier: who sees the change sees this */
+	pg_atomic_fetch_add_u32(&shared->version, 1);
+}
+
+/* Close all windows, now that the change is made. */
+void
+LaneEndChange(void)
+{
+	pg_atomic_fetch_add_u32(&shared->version, 1);
+	for (int i = 0; i < MAX_LANES; i++)
+		pg_atomic_fetch_add_u64(&shared->lanes[i].word, 1);
+	LWLockRelease(&shared->lock);
+}

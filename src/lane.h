@@ -1,0 +1,74 @@
+/*-------------------------------------------------------------------------
+ *
+ * lane.h
+ *	  Lanes: where ids are taken from.
+ *
+ * snowflake/src/lane.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_LANE_H
+#define SNOWFLAKE_LANE_H
+
+#include "shared.h"
+
+/* A lane and a tick of it. */
+typedef struct LaneSpot
+{
+	int			lane;
+	uint64		tick;
+} LaneSpot;
+
+/* What a session takes ids from: a tick of a lane, or the first part of it. */
+typedef struct Window
+{
+	pg_atomic_uint64 *word;
+	uint32		version;		/* of all that the window depends on */
+	uint64		first;			/* word of the tick's sequence 0 */
+	uint64		start;			/* word to start an unused tick with */
+	uint64		last;			/* highest word to take */
+} Window;
+
+/*
+ * Take so many ids at once from the window, or those that it has left.
+ * Returns their number.  Their words end with *last_word.
+ *
+ * The barrier pairs with LaneEndChange(), which changes the version before it
+ * moves the words: if we read the word after the move, we see the new version;
+ * if before, the compare-and-swap fails.  After LaneBeginChange() alone, a take
+ * that has compared the version already can still succeed.
+ */
+static inline int
+LaneTake(const Window *window, int count, uint64 *last_word)
+{
+	uint64		old = pg_atomic_read_u64(window->word);
+	uint64		word;
+	uint64		last;
+
+	do
+	{
+		word = old < window->first ? window->start : old + 1;
+		pg_read_barrier();
+		if (unlikely(word > window->last ||
+					 window->version != pg_atomic_read_u32(&shared->version)))
+			return 0;
+		last = Min(word + (count - 1), window->last);
+	} while (unlikely(!pg_atomic_compare_exchange_u64(window->word, &old, last)));
+
+	*last_word = last;
+	return last - word + 1;
+}
+
+extern int	LaneCount(const Layout *layout);
+extern int64 LaneIdsPerSecond(const Layout *layout);
+extern void LaneEnter(const Layout *layout);
+extern LaneSpot LaneChoose(uint64 from, uint64 last_word, int last_lane,
+						   bool greedy, bool filled);
+extern int	LaneReach(void);
+extern uint64 LaneGreedyLast(uint64 sequence_mask);
+extern uint64 LaneFurthestTick(const Layout *layout);
+extern void LaneGetUse(int *lanes, int *sessions);
+extern void LaneBeginChange(void);
+extern void LaneEndChange(void);
+
+#endif							/* SNOWFLAKE_LANE_H */

@@ -1,0 +1,426 @@
+/*-------------------------------------------------------------------------
+ *
+ * limit.c
+ *	  Limit and floor of a database's ids.
+ *
+ * Each database that makes ids has a slot in shared memory.  Its limit is the
+ * first tick in which no id may be made yet, and its floor is where ids were
+ * when the limit was moved:
+ *
+ *		Invariant 4.  No id is in a tick at the limit or later.  The mark
+ *		covers all ids before the limit, and was flushed before the limit was
+ *		moved there.
+ *
+ *		Invariant 5.  No window is opened in a tick below the floor.  After a
+ *		start the floor is above all that the mark covered, so no tick from
+ *		before is used again, even if the clock was set back; and a lane that
+ *		was idle for long does not fall behind the others.
+ *
+ * The limit moves ahead by a reservation at a time, about once a second, by
+ * whichever session notices first that half of it is used.  The floor is
+ * raised before the mark is written, and the limit after it was flushed;
+ * sessions read them in the opposite order.  So whoever sees a new limit also
+ * sees its floor.
+ *
+ * "written" is the last bound that this server wrote to the pages, 0 after a
+ * start.  Any other bound found there was written before the start, or came
+ * with a template or with another database that had our OID: ids begin above
+ * it.  Nothing remembers such a bound until the limit has been moved; each
+ * attempt reads it again.  So a slot without sessions can be given to another
+ * database: the pages hold everything that matters.
+ *
+ * A mark above the guard was set by SQL.  From the next move of the limit on
+ * ids are above it.  If it is too far ahead of the clock, the limit is not
+ * moved, and calls wait or fail.
+ *
+ * Note about locking issues: floor, closed and written of a slot change under
+ * the content locks of the mark's pages, which are taken before the shared
+ * lock.  The limit is raised when these are released, under the shared lock,
+ * as a flush must not hold up the pages.  LimitEnter() clears a slot without
+ * sessions under the shared lock alone.
+ *
+ * snowflake/src/limit.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "lane.h"
+#include "limit.h"
+#include "settings.h"
+
+/* What the limit is moved by, in us of id-time: if a tick is less than that. */
+#define RESERVATION		(2 * USECS_PER_SEC)
+/* For how many ms to sleep while another session moves the limit. */
+#define SLEEP_FOR_LIMIT	10
+
+/* that of our database, from LimitEnter() on */
+DatabaseSlot *limit_slot = NULL;
+
+
+static void
+clear(DatabaseSlot *slot)
+{
+	pg_atomic_write_u64(&slot->limit, 0);
+	pg_atomic_write_u64(&slot->floor, 0);
+	slot->closed = 0;
+	slot->written = 0;
+}
+
+/*
+ * Forget what is known of our database, as after a start: it is not about the
+ * pages that there are now.  The caller has locked these.
+ */
+void
+LimitForget(void)
+{
+	if (pg_atomic_read_u64(&limit_slot->limit) != 0)
+	{
+		LaneBeginChange();
+		clear(limit_slot);
+		LaneEndChange();
+	}
+	else
+		clear(limit_slot);
+}
+
+static void
+leave(int code, Datum arg)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	limit_slot->sessions--;
+	LWLockRelease(&shared->lock);
+	limit_slot = NULL;
+}
+
+/*
+ * Find the slot of our database, or take one.  One without sessions whose
+ * limit the clock has passed can be taken: its database loses nothing.
+ */
+void
+LimitEnter(void)
+{
+	const Layout *layout = SharedLayoutIfFixed();
+	TimestampTz now = GetCurrentTimestamp();
+	uint64		now_tick = 0;
+	DatabaseSlot *found = NULL;
+	DatabaseSlot *unused = NULL;
+
+	if (limit_slot != NULL)
+		return;
+	if (layout != NULL && now >= layout->epoch)
+		now_tick = LayoutSpan(layout->epoch, now) / layout->tick;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
+	{
+		DatabaseSlot *candidate = &shared->slots[i];
+
+		if (candidate->database == MyDatabaseId)
+			found = candidate;
+		else if (unused == NULL && candidate->sessions == 0 &&
+				 pg_atomic_read_u64(&candidate->limit) <= now_tick)
+			unused = candidate;
+	}
+	if (found == NULL && unused != NULL)
+	{
+		found = unused;
+		found->database = MyDatabaseId;
+		clear(found);
+	}
+	if (found != NULL)
+		found->sessions++;
+	LWLockRelease(&shared->lock);
+
+	if (found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many databases make snowflake ids"),
+				 errdetail("There is room for %d at the same time.",
+						   MAX_DATABASES),
+				 errhint("Try again when sessions in other databases have ended.")));
+	limit_slot = found;
+	before_shmem_exit(leave, (Datum) 0);
+}
+
+/*
+ * The bound to write for a limit at this tick: one below the worker's smallest
+ * id in it, where nobody has made ids yet.  So the id after the bound shows
+ * which worker has written it, for resets.
+ */
+int64
+LimitMarkBelow(const Layout *layout, const Worker *worker, uint64 tick)
+{
+	if (tick > (uint64) layout->last_tick)
+		return LayoutLargestId(layout);
+	return ((int64) (tick << layout->shift[FIELD_TIME]) | worker->bits) - 1;
+}
+
+/* The first tick whose ids are all above an id; 0 if there is none. */
+uint64
+LimitTickAbove(const Layout *layout, int64 id)
+{
+	return id == 0 ? 0 : ((uint64) id >> layout->shift[FIELD_TIME]) + 1;
+}
+
+/* By how many ticks the limit is moved, unless ids run away from the clock. */
+uint64
+LimitReservation(const Layout *layout)
+{
+	return Max(RESERVATION / layout->tick, 1);
+}
+
+/* By how many ticks ids may be ahead of the clock. */
+uint64
+LimitAhead(const Layout *layout)
+{
+	return setting_max_ahead < 0 ? PG_INT64_MAX / 2 :
+		setting_max_ahead * INT64CONST(1000) / layout->tick;
+}
+
+/*
+ * The first tick that a worker may use after a reset of the mark by another
+ * one.  A lease says that by itself.
+ */
+uint64
+LimitTickOf(const Layout *layout, const Worker *worker, const Guard *guard)
+{
+	if (worker->leased || worker->pair == guard->exempt)
+		return 0;
+	return LimitTickAbove(layout, guard->others);
+}
+
+/*
+ * Look at the pages when a session begins, or something has changed.  Sets
+ * *start to the first tick that the worker may use.  False if they are locked.
+ */
+bool
+LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
+{
+	Mark		mark;
+
+	LimitEnter();
+	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
+		return false;
+	MarkLockPages(&mark);
+	if (limit_slot->written != mark.guard.bound)
+		LimitForget();
+	*start = Max(worker->start, LimitTickOf(layout, worker, &mark.guard));
+	MarkUnlockPages(&mark);
+	MarkClose(&mark);
+	return true;
+}
+
+/*
+ * Read the limit first.  LimitMove() publishes the floor before the limit, so
+ * whoever sees a new limit sees its floor.  With a new limit and an old floor, a
+ * session could make ids in ticks that were used before the last start.
+ */
+void
+LimitGet(uint64 *limit, uint64 *floor)
+{
+	*limit = pg_atomic_read_u64(&limit_slot->limit);
+	pg_read_barrier();
+	*floor = pg_atomic_read_u64(&limit_slot->floor);
+}
+
+/* Whether it is time to move the limit: half of the reservation is used. */
+bool
+LimitIsNear(uint64 tick)
+{
+	uint64		limit;
+	uint64		floor;
+
+	if (limit_slot == NULL)
+		return false;
+	LimitGet(&limit, &floor);
+	return tick < limit && tick >= floor && tick - floor >= limit - 1 - tick;
+}
+
+/*
+ * The furthest tick that SQL may set the mark to, or advance ids to.  Without
+ * a bound one database could carry the others along.
+ */
+uint64
+LimitFarthest(const Layout *layout, uint64 now_tick)
+{
+	if (setting_max_ahead < 0)
+		return Max(now_tick, LaneFurthestTick(layout));
+	return now_tick + LimitAhead(layout);
+}
+
+/*
+ * The first tick above what the pages hold and this server has not written.
+ * Sets *is_far if ids cannot be there yet.
+ */
+uint64
+LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
+			   bool *is_far)
+{
+	uint64		tick = 0;
+	uint64		farthest = now_tick + LimitAhead(layout);
+
+	if (mark->value > mark->guard.bound)
+	{
+		tick = LimitTickAbove(layout, mark->value);
+		farthest = LimitFarthest(layout, now_tick);
+	}
+	else if (mark->guard.bound != limit_slot->written)
+		tick = LimitTickAbove(layout, mark->guard.bound);
+	*is_far = tick > Min(farthest, (uint64) layout->last_tick);
+	return tick;
+}
+
+/*
+ * Open the mark to move the limit beyond a tick.  Those who need that and find
+ * another session at it sleep until it is done, and do not queue up for the
+ * lock, unless it takes long.
+ */
+static MarkOpenResult
+open_to_move(Mark *mark, uint64 tick, bool must)
+{
+	MarkOpenResult result;
+
+	if (!must)
+		return MarkOpen(mark, MARK_TRY);
+
+	ConditionVariablePrepareToSleep(&shared->limit_moved);
+	result = MarkOpen(mark, MARK_TRY);
+	if (result == MARK_BUSY)
+		ConditionVariableTimedSleep(&shared->limit_moved, SLEEP_FOR_LIMIT,
+									ClockWaitEvent(WAIT_MARK));
+	ConditionVariableCancelSleep();
+	if (result == MARK_BUSY && tick >= pg_atomic_read_u64(&limit_slot->limit))
+		result = MarkOpen(mark, MARK_WAIT);
+	return result;
+}
+
+/* By how many ticks to move the limit of a slot. */
+static uint64
+next_reservation(const Layout *layout)
+{
+	uint64		limit = pg_atomic_read_u64(&limit_slot->limit);
+	uint64		floor = pg_atomic_read_u64(&limit_slot->floor);
+	uint64		reservation = limit > floor ? limit - floor : 0;
+	int64		elapsed;
+
+	/*
+	 * Without a bound, ids may run ahead of the clock as fast as they are
+	 * made.  Adapt to that, so that the limit is moved about once a second.
+	 */
+	if (setting_max_ahead >= 0)
+		return LimitReservation(layout);
+	elapsed = ClockReference() - limit_slot->moved_at;
+	if (elapsed < USECS_PER_SEC / 2)
+		reservation *= 2;
+	else if (elapsed > 2 * USECS_PER_SEC)
+		reservation /= 2;
+	return Max(reservation, LimitReservation(layout));
+}
+
+/*
+ * Move the limit a reservation ahead of a tick.  If that "must" be done now,
+ * the tick is beyond the limit; else half of the way there is used.
+ *
+ * Whoever gets the mark looks at everything again, as others may have moved
+ * the limit or reset the mark meanwhile.  Nothing is moved if the mark is
+ * found too far ahead of the clock: then *mark_tick is the first tick above.
+ */
+LimitResult
+LimitMove(const Layout *layout, const Worker *worker, uint32 version,
+		  uint64 tick, bool must, uint64 *mark_tick)
+{
+	Mark		mark;
+	uint64		now_tick;
+	uint64		found_tick;
+	bool		is_far;
+	bool		was_lowered;
+	uint64		limit;
+	XLogRecPtr	lsn;
+	int64		begin;
+
+	switch (open_to_move(&mark, tick, must))
+	{
+		case MARK_OPENED:
+			break;
+		case MARK_BUSY:
+			return LIMIT_BUSY;
+		default:
+			return LIMIT_LOCKED;
+	}
+	MarkCheckStays(&mark);
+	now_tick = ClockTick(layout, ClockLook());
+	if (version != pg_atomic_read_u32(&shared->version) ||
+		tick > now_tick + LimitAhead(layout) ||
+		!(must ? tick >= pg_atomic_read_u64(&limit_slot->limit) : LimitIsNear(tick)))
+	{
+		MarkClose(&mark);
+		return LIMIT_MOVED;
+	}
+
+	MarkLockPages(&mark);
+	found_tick = LimitTickFound(layout, &mark, now_tick, &is_far);
+	if (is_far)
+	{
+		MarkUnlockPages(&mark);
+		MarkClose(&mark);
+		*mark_tick = found_tick;
+		return LIMIT_IS_FAR;
+	}
+	was_lowered = mark.value < mark.guard.bound;
+	tick = Max(tick, Max(found_tick, now_tick));
+	limit = Min(tick + next_reservation(layout), (uint64) layout->last_tick) + 1;
+
+	/* the floor before the limit, see LimitGet(); writing WAL is a barrier */
+	if (pg_atomic_read_u64(&limit_slot->floor) < tick)
+		pg_atomic_write_u64(&limit_slot->floor, tick);
+	mark.guard.bound = Max(LimitMarkBelow(layout, worker, limit), mark.guard.bound);
+	limit_slot->written = mark.guard.bound;
+	begin = ClockReference();
+	lsn = MarkWritePages(&mark);
+
+	/* if this throws, the pages hold a higher bound than needed: no harm */
+	(void) MarkFlush(lsn, false);
+
+	/* another process of our parallel group may have raised it further */
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (pg_atomic_read_u64(&limit_slot->limit) < limit)
+		pg_atomic_write_u64(&limit_slot->limit, limit);
+	LWLockRelease(&shared->lock);
+	limit_slot->moved_at = ClockReference();
+	MarkClose(&mark);
+	ConditionVariableBroadcast(&shared->limit_moved);
+
+	StatsAdd(STATS_MARK_EXTENSIONS, 1);
+	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
+	if (was_lowered)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
+				 errdetail("It has been put right.")));
+	return LIMIT_MOVED;
+}
+
+/*
+ * Look at the mark, and where this worker's ids can begin, without waiting.
+ * False if the mark is not there or cannot be moved.
+ */
+bool
+LimitPeek(const Layout *layout, const Worker *worker, int64 *value,
+		  uint64 *start)
+{
+	Mark		mark;
+
+	if (MarkOpen(&mark, MARK_PEEK) != MARK_OPENED)
+		return false;
+	MarkLockPages(&mark);
+	*value = Max(mark.value, mark.guard.bound);
+	*start = layout == NULL ? 0 : LimitTickOf(layout, worker, &mark.guard);
+	MarkUnlockPages(&mark);
+	MarkClose(&mark);
+	return true;
+}

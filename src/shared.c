@@ -1,0 +1,239 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.c
+ *	  The shared memory of the extension: attaching to it, and its layout.
+ *
+ * If the library is preloaded, the memory is reserved when the server starts.
+ * If not, the first session that needs it makes it, without a word in
+ * shared_preload_libraries.  One function initializes it in both cases, and
+ * must not fail, as the memory is visible to others as soon as it has a name.
+ *
+ * Note about locking issues: one LWLock guards all that is not an atomic.  It
+ * is held for some instructions at a time, never while waiting, and taken
+ * last: after heavyweight locks and after the content locks of buffers.
+ *
+ * snowflake/src/shared.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/shmem.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "compat.h"
+#include "settings.h"
+#include "shared.h"
+
+#define SHMEM_NAME		"snowflake"
+
+/*
+ * The same in every version of the library, however much of it is used, so
+ * that a library replaced under a running server finds the memory of the old
+ * one and can refuse it by the header.
+ */
+#define SHMEM_SIZE		16384
+#define SHMEM_MAGIC		0x534e4f57	/* "SNOW" */
+#ifndef SHMEM_VERSION
+#define SHMEM_VERSION	2
+#endif
+
+StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,
+				 "shared memory outgrew its size");
+
+SharedState *shared = NULL;
+
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+
+
+/* Must not fail, see above. */
+static void
+initialize(SHMEM_INIT_ARGS)
+{
+	SharedState *state = (SharedState *) ptr;
+
+	/* recycled memory may hold anything */
+	memset(state, 0, sizeof(SharedState));
+	state->magic = SHMEM_MAGIC;
+	state->struct_version = SHMEM_VERSION;
+	state->size = sizeof(SharedState);
+	LWLockInitialize(&state->lock, compat_new_tranche("snowflake"));
+	state->lease.worker_id = -1;
+	pg_atomic_init_u64(&state->lease.end, 0);
+	StatsInit(&state->stats);
+	ConditionVariableInit(&state->limit_moved);
+	pg_atomic_init_u32(&state->version, 0);
+	for (int i = 0; i < MAX_DATABASES; i++)
+	{
+		pg_atomic_init_u64(&state->slots[i].limit, 0);
+		pg_atomic_init_u64(&state->slots[i].floor, 0);
+	}
+	for (int i = 0; i < MAX_LANES; i++)
+		pg_atomic_init_u64(&state->lanes[i].word, 0);
+}
+
+/* Add a hint to an error of PostgreSQL's that says there is no memory left. */
+static void
+shmem_error_callback(void *arg)
+{
+	int			code = geterrcode();
+
+	/* the last two are of dynamic shared memory: no slot, no room */
+	if (code == ERRCODE_OUT_OF_MEMORY ||
+		code == ERRCODE_INSUFFICIENT_RESOURCES ||
+		code == ERRCODE_DISK_FULL)
+		errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server, so that it sets memory aside.");
+}
+
+static void
+use(SharedState *state)
+{
+	compat_register_tranche(state->lock.tranche, "snowflake");
+	shared = state;
+	StatsAttach(&shared->stats);
+}
+
+/* Attach to the memory, unless that has been done. */
+void
+SharedAttach(void)
+{
+	SharedState *state;
+	ErrorContextCallback errcallback = {
+		.callback = shmem_error_callback,
+		.previous = error_context_stack
+	};
+
+	if (shared != NULL)
+		return;
+	error_context_stack = &errcallback;
+	state = compat_attach_shmem(SHMEM_NAME, SHMEM_SIZE, initialize);
+	error_context_stack = errcallback.previous;
+
+	if (state->magic != SHMEM_MAGIC ||
+		state->struct_version != SHMEM_VERSION ||
+		state->size != sizeof(SharedState))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake library was replaced while the server was running"),
+				 errdetail("Shared memory has version %u and size %u, this library has version %u and size %u.",
+						   state->struct_version, state->size,
+						   SHMEM_VERSION, (uint32) sizeof(SharedState)),
+				 errhint("Restart the server.")));
+	use(state);
+}
+
+static void
+request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	RequestAddinShmemSpace(SHMEM_SIZE);
+}
+
+static void
+create(void)
+{
+	bool		found;
+	SharedState *state;
+
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	state = ShmemInitStruct(SHMEM_NAME, SHMEM_SIZE, &found);
+	if (!found)
+	{
+		COMPAT_INITIALIZE(initialize, state);
+		/* recovery has not begun, and will write a checkpoint of its own */
+		state->clock.server_start = GetCurrentTimestamp();
+		state->clock.checkpoint = ClockReadCheckpoint();
+	}
+	LWLockRelease(AddinShmemInitLock);
+	use(state);
+}
+
+/* Reserve the memory, if the library is being preloaded. */
+void
+SharedInit(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		return;
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = create;
+}
+
+/* Warn once that a changed layout waits for the next start of the server. */
+static void
+warn_of_pending_layout(void)
+{
+	bool		pending;
+	uint32		hash = 0;
+	bool		warn;
+
+	if (!SettingsLayoutIsUsable())
+		return;
+	pending = memcmp(&setting_layout, &shared->layout, sizeof(Layout)) != 0;
+	if (pending)
+		hash = hash_bytes((unsigned char *) &setting_layout, sizeof(Layout));
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	warn = pending && shared->pending_layout != hash;
+	shared->pending_layout = hash;
+	LWLockRelease(&shared->lock);
+
+	if (warn)
+		ereport(WARNING,
+				(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
+				 errmsg("parameter \"snowflake.layout\" cannot be changed without restarting the server"),
+				 errdetail("The layout \"%s\" stays in force until then.",
+						   LayoutToText(&shared->layout))));
+}
+
+/*
+ * The layout in force.  Whoever asks first after the start of the server
+ * fixes it to what the setting says.
+ */
+const Layout *
+SharedLayout(void)
+{
+	static uint32 settings_seen = 0;
+
+	if (likely(settings_seen == settings_version))
+		return &shared->layout;
+
+	SharedAttach();
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (!shared->layout_fixed)
+	{
+		if (!SettingsLayoutIsUsable())
+			SettingsCheckUsable();
+		memcpy(&shared->layout, &setting_layout, sizeof(Layout));
+		shared->layout_fixed = true;
+	}
+	LWLockRelease(&shared->lock);
+
+	warn_of_pending_layout();
+	settings_seen = settings_version;
+	return &shared->layout;
+}
+
+/* The layout in force, or NULL if nobody has asked for it yet. */
+const Layout *
+SharedLayoutIfFixed(void)
+{
+	bool		fixed;
+
+	SharedAttach();
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	fixed = shared->layout_fixed;
+	LWLockRelease(&shared->lock);
+	return fixed ? &shared->layout : NULL;
+}

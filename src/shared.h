@@ -1,0 +1,139 @@
+/*-------------------------------------------------------------------------
+ *
+ * shared.h
+ *	  The shared memory of the extension: what it holds, and who guards it.
+ *
+ * snowflake/src/shared.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_SHARED_H
+#define SNOWFLAKE_SHARED_H
+
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/lwlock.h"
+
+#include "layout.h"
+#include "stats.h"
+
+/* Lanes that exist, however wide the layout's field is. */
+#define MAX_LANES		64
+
+/* Databases that can make ids at the same time. */
+#define MAX_DATABASES	128
+
+/* See lane.c.  A cache line each, lest sessions slow each other down. */
+typedef union Lane
+{
+	struct
+	{
+		/* tick << sequence bits | sequence, of the last id */
+		pg_atomic_uint64 word;
+		/* whose home this is; guarded by the lock */
+		int			sessions;
+	};
+	char		pad[PG_CACHE_LINE_SIZE];
+} Lane;
+
+/*
+ * See limit.c.  The lock guards whose slot it is; the rest is changed by those
+ * who have locked the pages of the mark.
+ */
+typedef struct DatabaseSlot
+{
+	Oid			database;		/* InvalidOid: free */
+	int			sessions;
+	/* the first tick in which no id may be made yet */
+	pg_atomic_uint64 limit;
+	/* no window is opened in a tick below */
+	pg_atomic_uint64 floor;
+	/* no window is still open in a tick below */
+	uint64		closed;
+	/* the bound that this server has written to the pages; 0: none yet */
+	int64		written;
+	/* when the limit was moved, by the reference clock */
+	int64		moved_at;
+} DatabaseSlot;
+
+/* See clock.c.  Guarded by the lock; in us. */
+typedef struct ClockState
+{
+	bool		started;		/* there was a first look */
+	bool		doubted;		/* there is a candidate */
+	/* wall clock less reference clock: believed, and the highest ever so */
+	int64		offset;
+	int64		highest;
+	/* one that is not believed yet, and since when */
+	int64		candidate;
+	int64		candidate_since;
+	/* when the server was started, and its last checkpoint before that */
+	TimestampTz server_start;	/* 0: the library is not preloaded */
+	TimestampTz checkpoint;
+} ClockState;
+
+/* What came of the last attempt to lease a worker id, or to renew the lease. */
+typedef enum LeaseState
+{
+	LEASE_NOT_ASKED,
+	LEASE_HELD,
+	LEASE_UNREACHABLE,
+	LEASE_NONE_FREE,
+	LEASE_REFUSED,
+	LEASE_RELEASED
+} LeaseState;
+
+/* See worker.c.  All but the atomic are guarded by the lock. */
+typedef struct WorkerLease
+{
+	int64		worker_id;		/* -1: there is none */
+	uint64		start;			/* its ids are in ticks from here */
+	pg_atomic_uint64 end;		/* and before this one */
+	LeaseState	state;
+} WorkerLease;
+
+typedef struct SharedState
+{
+	/* of the struct; these never change */
+	uint32		magic;
+	uint32		struct_version;
+	uint32		size;
+
+	LWLock		lock;
+
+	/* guarded by the lock; the layout never changes once it is fixed */
+	bool		layout_fixed;
+	Layout		layout;
+	uint32		pending_layout; /* hash of the one last warned about, or 0 */
+
+	ClockState	clock;
+	WorkerLease lease;
+	StatsShared stats;
+
+	/* sessions wait here for a limit to be moved */
+	ConditionVariable limit_moved;
+
+	DatabaseSlot slots[MAX_DATABASES];
+
+	/*
+	 * Closes windows when it changes, see lane.c.  Read with every id, and
+	 * hardly ever written: so nothing that is shares its cache line.
+	 */
+	union
+	{
+		pg_atomic_uint32 version;
+		char		pad[PG_CACHE_LINE_SIZE];
+	};
+
+	Lane		lanes[MAX_LANES];
+} SharedState;
+
+/* NULL until SharedAttach() */
+extern SharedState *shared;
+
+extern void SharedInit(void);
+extern void SharedAttach(void);
+extern const Layout *SharedLayout(void);
+extern const Layout *SharedLayoutIfFixed(void);
+
+#endif							/* SNOWFLAKE_SHARED_H */

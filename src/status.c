@@ -1,0 +1,279 @@
+/*-------------------------------------------------------------------------
+ *
+ * status.c
+ *	  What snowflake_status() and snowflake_stat show.
+ *
+ * Looking changes nothing and waits for nothing: the layout is not fixed, no
+ * mark is moved, and the clock is not taken for believed.
+ *
+ * snowflake/src/status.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xlog.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_extension.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/timestamp.h"
+
+#include "clock.h"
+#include "lane.h"
+#include "limit.h"
+#include "settings.h"
+#include "stats.h"
+#include "worker.h"
+
+PG_FUNCTION_INFO_V1(snowflake_status);
+PG_FUNCTION_INFO_V1(snowflake_get_stat);
+PG_FUNCTION_INFO_V1(snowflake_stat_reset);
+
+/* What a server that is upgraded, and not restarted yet, has loaded. */
+#define LIBRARY_VERSION "1.0"
+
+typedef struct Status
+{
+	const Layout *layout;		/* NULL: none can be used */
+	Worker		worker;
+	TimestampTz lease_starts;	/* these are DT_NOBEGIN if not known */
+	TimestampTz lease_ends;
+	TimestampTz last_id_at;		/* of all databases, since the start */
+	bool		has_mark;
+	int64		mark;
+	TimestampTz mark_at;
+	TimestampTz worker_starts;	/* after a reset by another one */
+} Status;
+
+
+static void
+get_status(Status *status)
+{
+	const Layout *layout = SharedLayoutIfFixed();
+	uint64		last_tick;
+	uint64		start;
+
+	memset(status, 0, sizeof(Status));
+	status->lease_starts = status->lease_ends = status->last_id_at = DT_NOBEGIN;
+	status->mark_at = status->worker_starts = DT_NOBEGIN;
+	if (layout == NULL && SettingsLayoutIsUsable())
+		layout = &setting_layout;
+	status->layout = layout;
+	(void) WorkerGet(&status->worker);
+	if (layout != NULL && status->worker.id >= 0 && WorkerFits(&status->worker, layout))
+		WorkerPutBits(&status->worker, layout);
+	status->has_mark = LimitPeek(layout, &status->worker, &status->mark, &start);
+	if (layout == NULL)
+		return;
+
+	if (status->worker.leased && status->worker.id >= 0)
+	{
+		status->lease_starts = LayoutTickInstant(layout, status->worker.start);
+		status->lease_ends = LayoutTickInstant(layout, WorkerLeaseEnd(&status->worker));
+	}
+	last_tick = LaneFurthestTick(layout);
+	if (last_tick > 0)
+		status->last_id_at = LayoutTickInstant(layout, last_tick);
+	if (status->has_mark)
+	{
+		status->mark_at = LayoutTickInstant(layout, LayoutGet(layout, FIELD_TIME, status->mark));
+		status->worker_starts = LayoutTickInstant(layout, start);
+	}
+}
+
+/* Whether an instant is further ahead of the clock than ids may be. */
+static bool
+is_far_ahead(TimestampTz instant, TimestampTz now, int64 reserve)
+{
+	return setting_max_ahead >= 0 && !TIMESTAMP_NOT_FINITE(instant) &&
+		instant > now + setting_max_ahead * INT64CONST(1000) + reserve;
+}
+
+/* What would become of a call for an id, as far as that can be told. */
+static const char *
+state_text(const Status *status)
+{
+	const Layout *layout = status->layout;
+	TimestampTz now = GetCurrentTimestamp();
+	int64		tick;
+
+	if (RecoveryInProgress())
+		return "standby";
+	if (!SettingsAreUsable() || layout == NULL ||
+		!WorkerFits(&status->worker, layout))
+		return "unusable settings";
+	if (status->worker.leased &&
+		(status->worker.id < 0 || status->lease_ends <= now ||
+		 is_far_ahead(status->lease_starts, now, 0)))
+		return "no lease";
+	if (now < layout->epoch)
+		return "before epoch";
+	if (ClockIsRefused())
+		return "clock refused";
+	if (!LayoutTimeToTick(layout, now, &tick))
+		return "exhausted";
+	if (!status->has_mark)
+		return "no mark";
+	if (is_far_ahead(status->worker_starts, now, 0))
+		return "worker id set aside";
+	if (is_far_ahead(status->mark_at, now, (LimitReservation(layout) + 1) * layout->tick) ||
+		is_far_ahead(status->last_id_at, now, layout->tick))
+		return "too far ahead";
+	return "ready";
+}
+
+static const char *
+lease_state_text(LeaseState state)
+{
+	switch (state)
+	{
+		case LEASE_NOT_ASKED:
+			return "not asked";
+		case LEASE_HELD:
+			return "held";
+		case LEASE_UNREACHABLE:
+			return "unreachable";
+		case LEASE_NONE_FREE:
+			return "none free";
+		case LEASE_REFUSED:
+			return "refused";
+		case LEASE_RELEASED:
+			return "released";
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
+/* The version of the extension. */
+static char *
+extension_version(void)
+{
+	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	char	   *version = "";
+
+	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
+				CStringGetDatum("snowflake"));
+	scan = systable_beginscan(extensions, ExtensionNameIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+	{
+		bool		isnull;
+		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
+										 RelationGetDescr(extensions), &isnull);
+
+		version = TextDatumGetCString(datum);
+	}
+	systable_endscan(scan);
+	table_close(extensions, AccessShareLock);
+	return version;
+}
+
+/* How far an instant is ahead of the clock, in the ticks of timestamps. */
+static Datum
+ahead_datum(TimestampTz instant)
+{
+	Interval   *ahead = palloc0(sizeof(Interval));
+
+	ahead->time = instant - GetCurrentTimestamp();
+	return IntervalPGetDatum(ahead);
+}
+
+static Datum
+row_datum(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	tupdesc;
+
+	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls));
+}
+
+/* status() */
+Datum
+snowflake_status(PG_FUNCTION_ARGS)
+{
+	Status		status;
+	const Layout *layout;
+	int			lanes_in_use;
+	int			sessions;
+	Datum		values[18] = {0};
+	bool		nulls[18] = {false};
+	int			i = 0;
+
+	get_status(&status);
+	layout = status.layout;
+	LaneGetUse(&lanes_in_use, &sessions);
+
+	values[i++] = CStringGetTextDatum(state_text(&status));
+	nulls[i] = status.worker.id < 0;
+	values[i++] = Int32GetDatum((int32) status.worker.id);
+	values[i++] = CStringGetTextDatum(status.worker.leased ? "registry" : "setting");
+	values[i++] = Int32GetDatum(setting_datacenter_id);
+	nulls[i] = nulls[i + 1] = nulls[i + 2] = layout == NULL;
+	if (layout != NULL)
+	{
+		values[i] = CStringGetTextDatum(LayoutToText(layout));
+		values[i + 1] = Int64GetDatum(LaneIdsPerSecond(layout));
+		values[i + 2] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
+	}
+	i += 3;
+	values[i++] = Int32GetDatum(lanes_in_use);
+	values[i++] = Int32GetDatum(sessions);
+	nulls[i] = TIMESTAMP_NOT_FINITE(status.last_id_at);
+	values[i++] = ahead_datum(status.last_id_at);
+	nulls[i] = !status.has_mark;
+	values[i++] = Int64GetDatum(status.mark);
+	/* a mark of 0 is of no time: there were no ids yet */
+	nulls[i] = status.mark == 0 || TIMESTAMP_NOT_FINITE(status.mark_at);
+	values[i++] = ahead_datum(status.mark_at);
+	nulls[i] = !status.worker.leased;
+	values[i++] = CStringGetTextDatum(lease_state_text(WorkerLeaseState()));
+	nulls[i] = nulls[i + 1] = TIMESTAMP_NOT_FINITE(status.lease_ends);
+	values[i++] = TimestampTzGetDatum(status.lease_starts);
+	values[i++] = TimestampTzGetDatum(status.lease_ends);
+	values[i++] = CStringGetTextDatum(LIBRARY_VERSION);
+	values[i++] = CStringGetTextDatum(extension_version());
+	values[i++] = BoolGetDatum(SettingsArePreloaded());
+	PG_RETURN_DATUM(row_datum(fcinfo, values, nulls));
+}
+
+/* get_stat(): the row of the view snowflake_stat */
+Datum
+snowflake_get_stat(PG_FUNCTION_ARGS)
+{
+	Stats		stats;
+	Datum		values[NUM_STATS + 2];
+	bool		nulls[NUM_STATS + 2] = {false};
+
+	SharedAttach();
+	StatsGet(&stats);
+	for (int i = 0; i < NUM_STATS; i++)
+	{
+		if (i == STATS_WAIT_TIME || i == STATS_MARK_FLUSH_TIME || i == STATS_LARGEST_STEP_BACK)
+			values[i] = Float8GetDatum(stats.counters[i] / 1000.0);
+		else
+			values[i] = Int64GetDatum(stats.counters[i]);
+	}
+	values[NUM_STATS] = TimestampTzGetDatum(stats.last_step_back);
+	nulls[NUM_STATS] = stats.last_step_back == 0;
+	values[NUM_STATS + 1] = TimestampTzGetDatum(stats.reset_at);
+	PG_RETURN_DATUM(row_datum(fcinfo, values, nulls));
+}
+
+/* stat_reset() */
+Datum
+snowflake_stat_reset(PG_FUNCTION_ARGS)
+{
+	SharedAttach();
+	StatsReset();
+	PG_RETURN_VOID();
+}

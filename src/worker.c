@@ -1,0 +1,209 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.c
+ *	  The worker id and its lease.
+ *
+ * The worker id is that of a setting, or leased from a registry.  A lease is a
+ * range of ticks, not a stretch of wall-clock time:
+ *
+ *		No id with a leased worker id is in a tick before the lease's start, or
+ *		at its end or later.
+ *
+ * The registry grants no tick of a worker id twice, so nothing here has to
+ * happen in time.  An id that is made late, under a lease that has been given
+ * to another server since, is still of a tick that the other one cannot use.
+ *
+ * Worker id, start and end change together, and close all windows.  A renewal
+ * moves the end only, and closes none.
+ *
+ * snowflake/src/worker.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xlog.h"
+#include "utils/timestamp.h"
+
+#include "lane.h"
+#include "settings.h"
+#include "worker.h"
+
+
+/* The worker id to use.  Returns the version that goes with it, see lane.c. */
+uint32
+WorkerGet(Worker *worker)
+{
+	uint32		version;
+
+	/* waits for the end of a change */
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	version = pg_atomic_read_u32(&shared->version);
+	worker->leased = SettingsRegistryIsUsed();
+	worker->id = worker->leased ? shared->lease.worker_id : setting_worker_id;
+	worker->start = worker->leased ? shared->lease.start : 0;
+	LWLockRelease(&shared->lock);
+
+	worker->pair = (int64) setting_datacenter_id << 32 | worker->id;
+	return version;
+}
+
+/* The first tick that the lease does not cover. */
+uint64
+WorkerLeaseEnd(const Worker *worker)
+{
+	return worker->leased ? pg_atomic_read_u64(&shared->lease.end) : PG_UINT64_MAX;
+}
+
+/* Check one of the ids that the configuration gives, and put it in place. */
+static int64
+put_checked(const Layout *layout, LayoutField field, const char *setting,
+			int64 value)
+{
+	if (value > LayoutLargest(layout, field))
+		ereport(ERROR,
+				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				 errmsg("parameter \"%s\" is out of range for the snowflake layout: " INT64_FORMAT,
+						setting, value),
+				 layout->bits[field] == 0 ?
+				 errdetail("The layout \"%s\" has no field \"%s\", so that only 0 is possible.",
+						   LayoutToText(layout), layout_field_names[field]) :
+				 errdetail("The layout \"%s\" takes values from 0 to " INT64_FORMAT ".",
+						   LayoutToText(layout), LayoutLargest(layout, field)),
+				 errhint("Correct the parameter and reload, or choose another layout and restart the server.")));
+	return LayoutPut(layout, field, value);
+}
+
+/*
+ * Put in place what tells the ids of this server, and of its timeline, apart.
+ * An error if it does not fit the layout.
+ */
+void
+WorkerPutBits(Worker *worker, const Layout *layout)
+{
+	worker->bits =
+		put_checked(layout, FIELD_DATACENTER, "snowflake.datacenter_id",
+					setting_datacenter_id) |
+		put_checked(layout, FIELD_WORKER, "snowflake.worker_id", worker->id) |
+		LayoutPut(layout, FIELD_TIMELINE,
+				  GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
+}
+
+/* What of an id tells servers apart. */
+int64
+WorkerMask(const Layout *layout)
+{
+	return LayoutPut(layout, FIELD_DATACENTER, LayoutLargest(layout, FIELD_DATACENTER)) |
+		LayoutPut(layout, FIELD_WORKER, LayoutLargest(layout, FIELD_WORKER));
+}
+
+/* Whether WorkerPutBits() would find that they fit. */
+bool
+WorkerFits(const Worker *worker, const Layout *layout)
+{
+	return worker->id <= LayoutLargest(layout, FIELD_WORKER) &&
+		setting_datacenter_id <= LayoutLargest(layout, FIELD_DATACENTER);
+}
+
+LeaseState
+WorkerLeaseState(void)
+{
+	LeaseState	state;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	state = shared->lease.state;
+	LWLockRelease(&shared->lock);
+	return state;
+}
+
+/* What to tell a caller for whom there is no lease. */
+const char *
+WorkerLeaseHint(void)
+{
+	switch (WorkerLeaseState())
+	{
+		case LEASE_NOT_ASKED:
+			return "The server was started or promoted a moment ago, and asks the registry for a lease. If that goes on, \"max_worker_processes\" may have no room for the lease worker.";
+		case LEASE_HELD:
+			return "The lease is renewed every third of \"snowflake.registry_lease\". If that is too late, raise it, or lower \"snowflake.max_ahead\".";
+		case LEASE_UNREACHABLE:
+			return "The registry cannot be reached; the server's log tells why. Ids are made again as soon as it answers.";
+		case LEASE_NONE_FREE:
+			return "The registry has no free worker id. Ids are made again as soon as it has one.";
+		case LEASE_REFUSED:
+			return "The registry refuses this server; the server's log tells why.";
+		case LEASE_RELEASED:
+			return "The lease was given back, because the server or its lease worker is being stopped.";
+	}
+	return NULL;				/* keep compiler quiet */
+}
+
+/* The first tick that does not begin before an instant. */
+static uint64
+first_tick_from(const Layout *layout, TimestampTz instant)
+{
+	int64		tick;
+
+	if (instant <= layout->epoch)
+		return 0;
+	if (!LayoutTimeToTick(layout, instant - 1, &tick))
+		return (uint64) layout->last_tick + 1;
+	return tick + 1;
+}
+
+/*
+ * Use a worker id for ids whose time is from an instant on and before another,
+ * which nobody else has.
+ */
+void
+WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
+{
+	const Layout *layout = SharedLayout();
+	WorkerLease *lease = &shared->lease;
+	uint64		start = first_tick_from(layout, starts);
+	uint64		end = first_tick_from(layout, ends);
+
+	/* only the caller changes these */
+	if (lease->worker_id == worker_id && lease->start == start &&
+		pg_atomic_read_u64(&lease->end) <= end)
+	{
+		pg_atomic_write_u64(&lease->end, end);
+		WorkerSetLeaseState(LEASE_HELD);
+		return;
+	}
+
+	LaneBeginChange();
+	lease->worker_id = worker_id;
+	lease->start = start;
+	pg_atomic_write_u64(&lease->end, end);
+	lease->state = LEASE_HELD;
+	LaneEndChange();
+}
+
+/* Say why the lease is not renewed, for errors when it has ended. */
+void
+WorkerSetLeaseState(LeaseState state)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->lease.state = state;
+	LWLockRelease(&shared->lock);
+}
+
+/*
+ * Make no more ids under the lease.  Returns the first instant that none of
+ * them can be of: by invariant 3 in lane.c, no session makes one after that.
+ */
+TimestampTz
+WorkerEndLease(void)
+{
+	const Layout *layout = SharedLayout();
+	uint64		end;
+
+	LaneBeginChange();
+	shared->lease.worker_id = -1;
+	shared->lease.state = LEASE_RELEASED;
+	LaneEndChange();
+
+	end = LaneFurthestTick(layout) + 1;
+	return end > (uint64) layout->last_tick ? DT_NOEND : LayoutTickToTime(layout, end);
+}

@@ -1,0 +1,39 @@
+/*-------------------------------------------------------------------------
+ *
+ * worker.h
+ *	  The worker id and its lease.
+ *
+ * snowflake/src/worker.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_WORKER_H
+#define SNOWFLAKE_WORKER_H
+
+#include "shared.h"
+
+/* The worker id in use, with the datacenter id, and where its ids begin. */
+typedef struct Worker
+{
+	int64		id;				/* -1: there is no lease */
+	int64		pair;			/* datacenter id << 32 | worker id */
+	int64		bits;			/* both and the timeline, in place */
+	bool		leased;
+	uint64		start;			/* first tick of the lease; 0 if not leased */
+} Worker;
+
+extern uint32 WorkerGet(Worker *worker);
+extern uint64 WorkerLeaseEnd(const Worker *worker);
+extern void WorkerPutBits(Worker *worker, const Layout *layout);
+extern int64 WorkerMask(const Layout *layout);
+extern bool WorkerFits(const Worker *worker, const Layout *layout);
+extern LeaseState WorkerLeaseState(void);
+extern const char *WorkerLeaseHint(void);
+
+/* for the lease worker */
+extern void WorkerSetLease(int64 worker_id, TimestampTz starts,
+						   TimestampTz ends);
+extern void WorkerSetLeaseState(LeaseState state);
+extern TimestampTz WorkerEndLease(void);
+
+#endif							/* SNOWFLAKE_WORKER_H */
