@@ -1,6 +1,6 @@
-# Never twice, across resets: again and again the clock is an hour ahead for a
-# while, and it is the same hour each time.  Clients make ids all the time,
-# worker ids are changed under them, and the mark is advanced and reset.
+# The reset, after the clock was far ahead for a while: who may do it and when,
+# that it holds although its wait for a standby is cancelled, and that the worker id
+# that ran ahead makes none of its ids again when the clock gets there.
 
 use strict;
 use warnings;
@@ -13,75 +13,333 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-my $phase = 0.4;
+# When the clock got to, by accident.  It is always the same, so that its ticks are
+# lived again each time that the clock is set to it.
+my $accident = time + 100 * 86400;
 
-# Advance by 100 ms, under the clients.
-my $advance = <<'EOC';
-SELECT snowflake_advance(snowflake_compose(snowflake_timestamp(id) + '100 ms', layout => 'snowflake lane:1'))
-FROM (SELECT snowflake_nextval() AS id) AS new;
+my $reset = 'SET client_min_messages = notice; SELECT snowflake_reset_mark()';
+my ($code, $message);
+
+# Whether ids are made, and by which worker id: "7" for one of the present, "7 far
+# ahead" for one of the accident, or the SQLSTATE of the error.
+sub next_id
+{
+	my ($node, $database) = @_;
+	my ($ret, $out, $err) = $node->psql(
+		$database // 'postgres',
+		sprintf <<'EOC', $accident - 50 * 86400);
+\set VERBOSITY verbose
+SELECT snowflake_worker_id(id), extract(epoch FROM snowflake_timestamp(id)) < %f FROM snowflake_nextval() AS id;
 EOC
 
-# Returns the number of ids, of duplicates, of refused resets, and the errors.
-sub hunt
+	return $err =~ /ERROR:  (\w{5}):/ ? $1 : $out =~ s/\|t$//r =~ s/\|f$/ far ahead/r;
+}
+
+# A server with worker id 3 that had the accident, and is down.  Returns it, the
+# clients that made ids, and when they ended.
+sub server_after_accident
+{
+	my ($name, %settings) = @_;
+	my $node = new_hunting_server(
+		$name,
+		'snowflake.layout' => 'snowflake timeline:0 lane:1',
+		'snowflake.sequence_start' => 'zero',
+		'snowflake.worker_id' => 3,
+		'wal_level' => 'replica',
+		'max_wal_senders' => 5,
+		%settings);
+
+	$node->backup('before') if $settings{hot_standby};
+	$node->stop;
+	start_with_clock($node, $accident - time);
+	my ($ids, $end) = live_from($node, $accident, $accident + 1);
+	$node->stop('immediate');
+	return ($node, $ids, $end);
+}
+
+# Begin a reset, and wait until it waits for a standby.
+sub begin_reset
 {
 	my ($node) = @_;
-	my @collectors = start_collectors($node, 8);
-	my $worker_id = 0;
-	my $refused = 0;
-	my $ahead;
+	my $session = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 
-	wait_for_collectors($node, 8);
-	foreach my $round (0 .. 3)
-	{
-		# From one worker id to the next without a new mark, which is written
-		# each second; and what the second one makes is lived again by the
-		# first of the next round, if it is the same.
-		$ahead //= time + 3600;
-		set_clock($node, $ahead + $round * $phase - time);
-		sleep $phase;
-		set_and_reload($node, 'snowflake.worker_id = ' . ++$worker_id);
-		sleep $phase / 2;
-
-		set_clock($node, 0);
-		for (;;)
-		{
-			my ($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark()');
-			last if $code eq '00000';
-			$message =~ /cannot be reset for the same worker id/ or BAIL_OUT($message);
-			$refused++;
-			set_and_reload($node, 'snowflake.worker_id = ' . ++$worker_id);
-		}
-		sleep $phase;
-		$node->safe_psql('postgres', $advance);
-		sleep $phase;
-
-		# now there is nothing to reset
-		$node->safe_psql('postgres', 'SELECT snowflake_reset_mark()');
-		sleep $phase;
-	}
-	my $errors = stop_collectors(@collectors);
-	my ($ids, $duplicates) = count_duplicates(@collectors);
-	note("$ids ids, $duplicates duplicates, $worker_id worker ids, $refused resets refused");
-	return ($ids, $duplicates, $refused, $errors);
+	begin_query($session, "$reset;");
+	wait_until($node, $pid, "wait_event = 'SyncRep'", 'a reset waits for a standby');
+	return ($session, $pid);
 }
 
-my $node = new_hunting_server('product');
-my ($ids, $duplicates, $refused, $errors) = hunt($node);
-is($duplicates, 0, 'no id was made twice');
-cmp_ok($ids, '>', 50_000, 'many were made');
-is($refused, 4, 'no reset for a worker id that has ids ahead of the clock');
+#
+# The wait of a reset for a standby is cancelled.  The reset has happened all the
+# same, for the worker id that did it and for the one that it put aside.
+#
+sub hunt_cancelled
+{
+	my ($mutant) = @_;
+	my ($node, $first, $end) = server_after_accident($mutant ? 'cancelled_mutant' : 'cancelled', mutant => $mutant);
+	my %result;
 
-# too far ahead of the clock, or with the worker id that was set aside
-delete @$errors{ 'SF001', '55000' };
-is(join(' ', %$errors), '', 'no other error than that');
+	$node->append_conf('postgresql.conf', "snowflake.worker_id = 7\nsynchronous_standby_names = 'nobody'");
+	start_with_clock($node, 0);
+	my ($session, $pid) = begin_reset($node);
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	$session->query('SELECT 1');
+	$result{messages} = take_errors($session);
+	$session->quit;
+
+	set_and_reload($node, "synchronous_standby_names = ''");
+	$result{running} = next_id($node);
+	$node->stop('immediate');
+	start_with_clock($node, 0);
+	$result{crashed} = next_id($node);
+	$node->stop('immediate');
+
+	# a change of mind
+	$node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
+	start_with_clock($node, $accident - time);
+	my ($second) = live_from($node, $accident, $end);
+	@result{ 'ids', 'duplicates' } = count_duplicates(@$first, @$second);
+	($result{again}) = count_duplicates(@$second);
+	$node->stop('immediate');
+	return \%result;
+}
+
+my $result = hunt_cancelled();
+like($result->{messages}, qr/WARNING: .*standby/s, 'a reset whose wait is cancelled warns');
+unlike($result->{messages}, qr/ERROR/, 'and does not fail');
+is($result->{running}, 7, 'the fresh worker id makes ids of the present');
+is($result->{crashed}, 7, 'after a crash as well');
+is($result->{duplicates}, 0, "the old one makes none of $result->{ids} ids again");
+cmp_ok($result->{again}, '>', 1000, 'although it makes ids');
+if (with_mutants())
+{
+	$result = hunt_cancelled('exempts every worker');
+	cmp_ok($result->{duplicates}, '>', 0, 'mutant that exempts every worker: duplicates are found');
+}
+
+#
+# The old worker id after a reset: in a statement that began with it, by a reload,
+# and on a standby that still has it.
+#
+sub hunt_old_worker_id
+{
+	my ($mutant) = @_;
+	my ($node, $first, $end) =
+	  server_after_accident($mutant ? 'old_mutant' : 'old', mutant => $mutant, hot_standby => 'on');
+	my $standby = PostgreSQL::Test::Cluster->new($mutant ? 'standby_mutant' : 'standby');
+	my (%result, $ids);
+
+	start_with_clock($node, 0);
+	$standby->init_from_backup($node, 'before', has_streaming => 1);
+	start_with_clock($standby, $accident - time);
+
+	my $stuck = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $stuck->query_safe('SELECT pg_backend_pid()');
+	begin_query($stuck, "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
+	wait_until($node, $pid, "wait_event_type = 'Extension'", 'a statement waits for the clock');
+	set_and_reload($node, 'snowflake.worker_id = 7');
+	($code, $message) = sqlstate_of($node, $reset);
+	$result{reset} = $code;
+	$result{fresh} = next_id($node);
+	$result{stuck} =
+	  $node->safe_psql('postgres', "SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = $pid");
+
+	# before the primary gets there itself
+	$node->wait_for_catchup($standby, 'replay');
+	$standby->promote;
+	(my $second) = live_from($standby, $accident, $end);
+	(undef, $result{standby_duplicates}) = count_duplicates(@$first, @$second);
+	($result{standby_ids}) = count_duplicates(@$second);
+	$standby->stop('immediate');
+
+	# A step forward is believed only after a while, in which the ids that are made
+	# are of the present.
+	set_and_reload($node, 'snowflake.worker_id = 3');
+	$result{reload} = next_id($node);
+	($result{again}) = sqlstate_of($node, $reset);
+	($second, undef, $result{errors}) = live_from($node, $accident - 5, $end + 1);
+	$ids = $stuck->query('SELECT 1') =~ s/\n.*//sr;
+	$stuck->quit;
+	my $file = PostgreSQL::Test::Utils::tempdir() . '/stuck.ids';
+	append_to_file($file, "$ids\n");
+	(undef, $result{reload_duplicates}) = count_duplicates(@$first, @$second, { ids => $file });
+	($result{reload_ids}) = count_duplicates(@$second);
+	$node->stop('immediate');
+
+	return \%result;
+}
+
+$result = hunt_old_worker_id();
+is($result->{reset}, '00000', 'reset after a restart, without another one');
+is($result->{fresh}, 7, 'a call that was refused before leaves nothing of the accident behind');
+is($result->{stuck}, 'active|Extension', 'a statement that began with the old worker id makes no id of the present');
+is($result->{reload}, 'SF001', 'nor does a session after a reload');
+is($result->{again}, '55000', 'which cannot reset the mark again');
+is($result->{reload_duplicates}, 0, 'none of them makes an id of the accident again');
+cmp_ok($result->{reload_ids}, '>', 1000, 'although they make ids when the clock is there');
+is($result->{standby_duplicates}, 0, 'nor does a promoted standby with the old worker id');
+cmp_ok($result->{standby_ids}, '>', 1000, 'which makes ids, too');
+
+if (with_mutants())
+{
+	$result = hunt_old_worker_id('exempts every worker');
+	cmp_ok($result->{"${_}_duplicates"}, '>', 0, "mutant that exempts every worker: duplicates are found ($_)")
+	  foreach 'reload', 'standby';
+}
+
+#
+# What a reset needs.
+#
+my $node = new_server(
+	'needs',
+	clock => 1,
+	'snowflake.worker_id' => 3,
+	'snowflake.max_wait' => 0,
+	'wal_level' => 'replica',
+	'max_wal_senders' => 5);
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+add_extension($node, 'other');
+my @before = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
+($code, $message) = sqlstate_of($node, $reset);
+is($code, '00000', 'a reset that is not needed does not fail');
+like($message, qr/NOTICE: .*not too far ahead.*Nothing was reset/s, 'and says so');
+$node->stop;
+start_with_clock($node, $accident - time);
+is(next_id($node, $_), '3 far ahead', "$_: an accident") foreach 'postgres', 'other';
+
+# A restart, for sessions have windows there.  The worker id does not help.
+set_clock($node, 0);
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, 'SF001', 'ids are too far ahead when the clock is right again');
+like($message, qr/HINT: .*snowflake_reset_mark/s, 'the error says what to do');
+set_and_reload($node, 'snowflake.worker_id = 7');
+($code, $message) = sqlstate_of($node, $reset);
+is($code, '55000', 'no reset while lanes are ahead');
+like($message, qr/HINT:  Restart the server/, 'the error says what to do');
+is(next_id($node), 'SF001', 'nothing has changed');
+$node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
+$node->stop;
+start_with_clock($node, 0);
+
+# A fresh worker id
+($code, $message) = sqlstate_of($node, $reset);
+is($code, '55000', 'no reset for the worker id that ran ahead');
+like($message, qr/same worker id.*HINT: .*snowflake\.worker_id/s, 'the error says what to do');
+
+# A bound
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+is($session->query('SELECT snowflake_nextval()'), '', 'a session that is there before');
+take_errors($session);
+set_and_reload($node, "snowflake.worker_id = 7\nsnowflake.max_ahead = -1");
+($code, $message) = sqlstate_of($node, $reset);
+is($code, '55000', 'no reset without a bound for how far ids may be ahead');
+like($message, qr/HINT: .*snowflake\.max_ahead/s, 'the error says what to do');
+set_and_reload($node, "snowflake.max_ahead = '5s'");
+
+# A privilege
+$node->safe_psql(
+	'postgres',
+	'CREATE ROLE admin LOGIN; GRANT EXECUTE ON FUNCTION snowflake_reset_mark TO admin; CREATE ROLE nobody LOGIN');
+($code) = sqlstate_of($node, $reset, user => 'nobody');
+is($code, '42501', 'not everybody may reset');
+($code, $message) = sqlstate_of($node, $reset, user => 'admin');
+is($code, '00000', 'who is granted it may') or diag($message);
+like($message, qr/NOTICE: .*snowflake mark was reset/s, 'and is told that it was done');
+
+# What it does
+is(next_id($node), 7, 'a new session makes ids of the present');
+is($session->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 7, 'and one that was there before');
+$session->quit;
+is(next_id($node, 'other'), 'SF001', 'the other database has a mark of its own');
+($code) = sqlstate_of($node, $reset, database => 'other');
+is($code, '00000', 'that is reset in turn');
+is(next_id($node, 'other'), 7, 'and then has ids, too');
+
+foreach my $database ('postgres', 'other')
+{
+	cmp_ok(
+		$node->safe_psql($database, 'SELECT snowflake_nextval()'),
+		'>', shift @before, "$database: ids are above those before the accident");
+}
+($code, $message) = sqlstate_of($node, $reset);
+like($message, qr/NOTICE: .*Nothing was reset/s, 'a second one has nothing to do');
+
+# A third worker id was not reset to the present.
+set_and_reload($node, 'snowflake.worker_id = 9');
+is(next_id($node), 'SF001', 'another worker id may be one that ran ahead');
+($code) = sqlstate_of($node, $reset);
+is($code, '00000', 'unless it does a reset of its own');
+is(next_id($node), 9, 'which makes it the one');
+set_and_reload($node, 'snowflake.worker_id = 7');
+is(next_id($node), 'SF001', 'in place of the one before');
+set_and_reload($node, 'snowflake.worker_id = 9');
+$node->stop('immediate');
+start_with_clock($node, 0);
+is(next_id($node), 9, 'all of that is on disk');
 $node->stop('immediate');
 
-foreach my $mutant (with_mutants() ? ('resets for any worker id', 'forgets who has made ids') : ())
+# By force, and in a layout that has no worker id
+foreach my $layout ('snowflake', 'snowflake worker:0')
 {
-	$node = new_hunting_server($mutant =~ tr/ /_/r, mutant => $mutant);
-	($ids, $duplicates) = hunt($node);
-	cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
-	$node->stop('immediate');
+	$node = new_server(
+		$layout eq 'snowflake' ? 'force' : 'no_worker',
+		clock => 1,
+		'snowflake.layout' => $layout,
+		'snowflake.max_wait' => 0);
+	$node->stop;
+	start_with_clock($node, $accident - time);
+	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	$node->stop;
+	start_with_clock($node, 0);
+	($code) = sqlstate_of($node, $reset);
+	is($code, '55000', "layout '$layout': no reset for the same worker id");
+	($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark(true)');
+	is($code, '00000', 'but by force') or diag($message);
+	like(
+		$node->safe_psql('postgres', 'SELECT snowflake_timestamp(snowflake_nextval()) - clock_timestamp()'),
+		qr/^-?00:00:0/, 'then ids are of the present');
+	$node->stop;
 }
+
+#
+# Sessions look while a reset is under way: one with the mark of the accident before
+# its eyes, two others with the clock of the accident.  None of them brings it back.
+#
+($node) = server_after_accident('extenders');
+$node->append_conf('postgresql.conf', "snowflake.worker_id = 7");
+start_with_clock($node, 0);
+my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
+my @pids = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
+my $waits = "state = 'active' AND wait_event_type IN ('Extension', 'Lock')";
+
+begin_query($sessions[0], "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
+wait_until($node, $pids[0], $waits, 'a session sees the mark of the accident');
+set_and_reload($node, "synchronous_standby_names = 'nobody'");
+my ($resetter) = begin_reset($node);
+set_clock($node, $accident - time);
+
+# the second one comes when that clock may be believed
+foreach my $i (1, 2)
+{
+	begin_query($sessions[$i], 'SELECT snowflake_nextval();');
+	wait_until($node, $pids[$i], $waits, 'another one sees its clock');
+	sleep 3.5 if $i == 1;
+}
+set_clock($node, 0);
+set_and_reload($node, "synchronous_standby_names = ''");
+$resetter->query('SELECT 1');
+unlike(take_errors($resetter), qr/ERROR|WARNING/, 'the reset is done');
+foreach my $i (0 .. 2)
+{
+	my $id = $sessions[$i]->query_safe('SELECT 1') =~ s/\n.*//sr;
+	is( $node->safe_psql('postgres', "SELECT extract(epoch FROM snowflake_timestamp($id)) < $accident - 50 * 86400"),
+		't',
+		"session $i goes on in the present");
+}
+$_->quit foreach $resetter, @sessions;
+$node->stop('immediate');
+start_with_clock($node, 0);
+is(next_id($node), 7, 'so does everybody after a crash');
+$node->stop('immediate');
 
 done_testing();

@@ -1,0 +1,307 @@
+# What a server believes of its clock: not a glitch, a step once it has lasted for a
+# while, a clock that is set right at once, and one that is decades ahead only if it
+# is told to.  And what it says of steps, and to whom.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time clock_gettime CLOCK_MONOTONIC);
+use Time::Local qw(timegm);
+
+my $hour = 3600;
+my $day = 86400;
+my $year = 365 * $day;
+my $far_ahead = timegm(0, 0, 0, 1, 5, 2090) - time;    # in 2090
+
+my ($code, $message);
+
+# Make ids in a session or a new one, and say what time they are of: "right" if that
+# is the clock that is off by so many seconds, or up to 5 s ahead of it.  Or say what
+# the error is.
+sub ids_by
+{
+	my ($offset, $where, $database) = @_;
+	my $sql = <<'EOC';
+SELECT 'ids', extract(epoch FROM min(made)), extract(epoch FROM max(made))
+FROM (SELECT snowflake_timestamp(snowflake_nextval()) AS made FROM generate_series(1, 100)) AS ids;
+EOC
+	my $before = time + $offset;
+	my ($out, $err);
+
+	if (ref $where eq 'PostgreSQL::Test::BackgroundPsql')
+	{
+		$out = $where->query("\\set VERBOSITY verbose\n$sql");
+		$err = take_errors($where);
+	}
+	else
+	{
+		(undef, $out, $err) = $where->psql($database // 'postgres', "\\set VERBOSITY verbose\n$sql");
+	}
+	my $after = time + $offset;
+
+	return $1 if $err =~ /ERROR:  (\w{5}):/;
+	my ($min, $max) = $out =~ /^ids\|([\d.]+)\|([\d.]+)$/m or die "no ids: $out $err";
+	return
+		$min < $before - 0.05 ? sprintf('%.3f s behind', $before - $min)
+	  : $max > $after + 5     ? sprintf('%.3f s ahead', $max - $after)
+	  :                         'right';
+}
+
+# Make ids every 0.1 s until one is by a clock that is off by so many seconds, or is
+# refused with so a code.  Returns for how long that took, what the clock was by then,
+# and the clocks that are not so before, and not right either.
+sub ids_until
+{
+	my ($session, $expected, $offset, $old_offset) = @_;
+	my $began = clock_gettime(CLOCK_MONOTONIC);
+	my %others;
+
+	while (clock_gettime(CLOCK_MONOTONIC) < $began + 30)
+	{
+		my $found = ids_by($offset, $session);
+		return (clock_gettime(CLOCK_MONOTONIC) - $began, $found, join ' ', sort keys %others)
+		  if $found eq $expected;
+		$found = ids_by($old_offset, $session) if $found =~ / /;
+		$others{$found} = 1 if $found ne 'right';
+		sleep 0.1;
+	}
+	return (30, 'too late', join ' ', sort keys %others);
+}
+
+#
+# A glitch: the clock is far ahead for a moment, in which somebody makes ids.
+#
+sub server_with_glitch
+{
+	my ($mutant) = @_;
+	my $node = new_server(
+		$mutant ? 'mutant' : 'glitch', clock => 1,
+		'snowflake.layout' => 'snowflake lane:0',
+		'snowflake.max_wait' => 0,
+		mutant => $mutant);
+
+	$node->safe_psql('postgres', 'CREATE DATABASE other');
+	add_extension($node, 'other');
+	return $node;
+}
+
+my $node = server_with_glitch();
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+is(ids_by(0, $session), 'right', 'ids by the clock');
+is(ids_by(0, $node, 'other'), 'right', 'in another database, too');
+foreach my $glitch ($hour, 360 * $day, 20 * $year)
+{
+	my $name = sprintf 'a glitch of %d h', $glitch / $hour;
+
+	set_clock($node, $glitch);
+	my $found = ids_by(0, $session);
+	set_clock($node, 0);
+
+	# what is more than a year may be refused at once
+	like($found, $glitch > $year ? qr/^(right|SF005)$/ : qr/^right$/, "$name: ids go on by the old clock");
+	is(ids_by(0, $session), 'right', "$name: and when it is over");
+	is(ids_by(0, $node), 'right', "$name: in a new session");
+	is(ids_by(0, $node, 'other'), 'right', "$name: in another database");
+}
+
+# a small step is followed at once
+set_clock($node, 0.9);
+is(ids_by(0.9, $session), 'right', 'a step of less than a second is followed at once');
+set_clock($node, 0);
+
+# a large one when it has lasted for about 3 s
+is(ids_by(0, $session), 'right', 'ids by the clock again');
+set_clock($node, 300 * $day);
+my ($seconds, $found, $others) = ids_until($session, 'right', 300 * $day, 0);
+is($found, 'right', 'a step that lasts is followed');
+cmp_ok($seconds, '>', 2.9, sprintf 'not before it has lasted: %.1f s', $seconds);
+is($others, '', 'until then, ids go on by the old clock');
+is(ids_by(300 * $day, $node, 'other'), 'right', 'the other database follows');
+$session->quit;
+$node->stop;
+
+if (with_mutants())
+{
+	$node = server_with_glitch('believes every step');
+	is(ids_by(0, $node), 'right', 'mutant that believes every step: ids by the clock');
+	set_clock($node, $hour);
+	isnt(ids_by(0, $node), 'right', 'not in a glitch');
+	set_clock($node, 0);
+	isnt(ids_by(0, $node), 'right', 'nor afterwards');
+	$node->stop;
+}
+
+#
+# A clock that was behind, and is set right: it is known.
+#
+$node = new_server('behind', clock => 1, 'snowflake.max_wait' => 0);
+$session = $node->background_psql('postgres', on_error_stop => 0);
+is(ids_by(0, $session), 'right', 'ids by the clock');
+set_clock($node, -$hour);
+is(ids_by(0, $session), 'SF001', 'no ids while the clock is an hour behind');
+sleep 3;
+is(ids_by(0, $session), 'SF001', 'nor later on');
+set_clock($node, 0);
+is(ids_by(0, $session), 'right', 'ids at once when it is set right');
+
+foreach my $max_ahead ("'2h'", -1)
+{
+	set_and_reload($node, "snowflake.max_ahead = $max_ahead");
+	set_clock($node, -$hour);
+	my %states;
+	foreach (1 .. 25)
+	{
+		$states{ ids_by(0, $session) =~ s/.* s behind/behind/r }++;
+		sleep 0.2;
+	}
+	delete @states{ 'right', 'behind' };
+	is(join(' ', %states), '', "max_ahead = $max_ahead: ids while the clock is behind");
+	set_clock($node, 0);
+	is(ids_by(0, $session), 'right', "max_ahead = $max_ahead: by the clock at once when it is set right");
+}
+$session->quit;
+$node->stop;
+
+#
+# A clock that is decades ahead
+#
+$node = new_server('jump', clock => 1, 'snowflake.max_wait' => 0);
+is(ids_by(0, $node), 'right', 'ids by the clock');
+$node->stop;
+start_with_clock($node, $far_ahead);
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, 'SF005', 'started with a clock of 2090: no ids');
+like($message, qr/\b2090-/, 'the error says what the clock is');
+like($message, qr/\b20(?!90)\d\d-\d\d-\d\d /, 'and what it was');
+like($message, qr/HINT: .*snowflake\.max_jump/s, 'and what to do');
+is($node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat'), 1, 'it is counted');
+set_clock($node, 0);
+is(ids_by(0, $node), 'right', 'ids at once when the clock is right');
+
+$session = $node->background_psql('postgres', on_error_stop => 0);
+is(ids_by(0, $session), 'right', 'in all sessions');
+set_clock($node, $far_ahead);
+($seconds, $found, $others) = ids_until($session, 'SF005', $far_ahead, 0);
+is($found, 'SF005', 'the clock of a running server is set to 2090: no ids');
+is($others, '', 'not of 2090 before that');
+is(ids_by(0, $node), 'SF005', 'in no session');
+set_clock($node, 0);
+is(ids_by(0, $session), 'right', 'ids at once when the clock is right');
+
+set_clock($node, $far_ahead);
+($seconds, $found, $others) = ids_until($session, 'SF005', $far_ahead, 0);
+is($found, 'SF005', 'the clock is in 2090 again');
+$node->safe_psql('postgres', "LOAD 'snowflake'; ALTER SYSTEM SET snowflake.max_jump = 2147483647");
+set_and_reload($node, '');
+($seconds, $found, $others) = ids_until($session, 'right', $far_ahead, 0);
+is($found, 'right', 'who knows that it is right can have ids by it');
+$session->quit;
+$node->stop;
+
+$node = new_server('no_limit', clock => 1, 'snowflake.max_jump' => -1);
+is(ids_by(0, $node), 'right', 'ids by the clock');
+$node->stop;
+start_with_clock($node, $far_ahead);
+is(ids_by($far_ahead, $node), 'right', 'without a bound, a clock of 2090 is believed at a start');
+$node->stop;
+
+#
+# Old marks, and other epochs, say nothing about the clock.
+#
+$node = new_server('old', clock => 1, 'snowflake.layout' => 'snowflake epoch:2020-01-01T00:00:00Z');
+$node->stop;
+start_with_clock($node, -2 * $year);
+$node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'template', 'idle';
+foreach my $database ('template', 'idle')
+{
+	add_extension($node, $database);
+	is(ids_by(-2 * $year, $node, $database), 'right', "two years ago: ids in database $database");
+}
+set_clock($node, 0);
+$node->safe_psql('postgres', 'CHECKPOINT');
+$node->stop;
+start_with_clock($node, 0);
+$node->safe_psql('postgres', 'CREATE DATABASE young TEMPLATE template');
+is(ids_by(0, $node, $_), 'right', "now: ids in database $_") foreach 'postgres', 'young', 'idle';
+$node->append_conf('postgresql.conf', "snowflake.layout = 'snowflake epoch:2005-01-01T00:00:00Z'");
+$node->stop;
+start_with_clock($node, 0);
+is(ids_by(0, $node, $_), 'right', "another epoch: ids in database $_") foreach 'postgres', 'young', 'idle';
+$node->stop;
+
+#
+# Steps are logged, and clients are not told.
+#
+$node = new_server('log', clock => 1);
+$session = $node->background_psql('postgres', on_error_stop => 0);
+my $some_ids = 'SELECT snowflake_nextval(), pg_sleep(0.1) FROM generate_series(1, 25)';
+my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat';
+$session->query_safe("SET client_min_messages = log; $some_ids");
+foreach my $step ([ -0.5, 'back' ], [ 0, 'forward' ])
+{
+	my ($offset, $direction) = @$step;
+	my $position = -s $node->logfile;
+
+	set_clock($node, $offset);
+	$session->query($some_ids);
+	is(take_errors($session), '', "a client is not told of a step $direction");
+	like(
+		slurp_file($node->logfile, $position),
+		qr/LOG:  clock was stepped $direction by 0\.[45]\d\d s/,
+		"a step $direction is in the log");
+}
+
+# Smaller ones matter only where ids must not be ahead, and are counted.  The clock
+# of the machine may have steps of its own.
+my $position = -s $node->logfile;
+foreach my $i (1 .. 3)
+{
+	my $steps = $node->safe_psql('postgres', $count_steps);
+	my $deadline = time + 60;
+
+	set_clock($node, -0.05 * $i);
+	do
+	{
+		$session->query($some_ids);
+	} while ($node->safe_psql('postgres', $count_steps) <= $steps && time < $deadline);
+	cmp_ok($node->safe_psql('postgres', $count_steps), '>', $steps, 'a step of 50 ms is counted');
+}
+unlike(slurp_file($node->logfile, $position), qr/stepped back by 0\.0[45]/, 'but not logged');
+is(take_errors($session), '', 'clients are told of none');
+$session->quit;
+$node->stop;
+
+# With max_ahead = 0 there are ids, and each step matters.
+$node = new_server('at_the_clock', clock => 1, 'snowflake.max_ahead' => 0);
+is( $node->safe_psql('postgres', 'SELECT count(snowflake_nextval()) FROM generate_series(1, 100000)'),
+	100000, 'max_ahead = 0: many ids at once');
+is( $node->safe_psql(
+		'postgres',
+		'SELECT count(snowflake_nextval()) FROM (SELECT pg_sleep(0.05) FROM generate_series(1, 60) OFFSET 0) AS s'),
+	60,
+	'max_ahead = 0: now and then');
+$position = -s $node->logfile;
+set_clock($node, -0.05);
+$node->safe_psql('postgres', $some_ids);
+like(
+	slurp_file($node->logfile, $position),
+	qr/LOG:  clock was stepped back by 0\.0\d\d s/,
+	'max_ahead = 0: a step of 50 ms is in the log');
+$node->stop;
+
+#
+# The layout is not settled before it is needed.
+#
+$node = new_server('layout');
+set_and_reload($node, "snowflake.layout = 'js53'");
+is( $node->safe_psql('postgres', 'SELECT snowflake_nextval() < 1::bigint << 53'),
+	't', 'a layout that is set right after CREATE EXTENSION');
+$node->stop;
+
+done_testing();

@@ -1,0 +1,216 @@
+# What the users of one database may not do to those of another: have so many ids that
+# there are none left, or move them ahead.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my ($code, $message);
+
+#
+# Six clients take blocks as large as they can be, without waiting.  In another
+# database a session makes 1000 ids per second, ten at a time, and gets them all.
+#
+
+# How many ids one call can reserve.
+sub largest_block
+{
+	my ($node) = @_;
+	my ($code, $message) =
+	  sqlstate_of($node, 'SET snowflake.max_wait = 0; SELECT count(*) FROM snowflake_reserve(1000000)');
+
+	return $message =~ /can reserve (\d+) ids at most/ ? $1 : 1000000;
+}
+
+# Returns how many of 3000 ids there are, and the first error.
+sub ids_of_the_modest
+{
+	my ($node, $max_wait) = @_;
+	my ($out, $err);
+
+	(undef, $out, $err) = $node->psql('other', <<"EOC", on_error_stop => 0);
+SET snowflake.max_wait = '$max_wait';
+SET client_min_messages = notice;
+DO \$\$
+DECLARE
+	made integer := 0;
+	first_error text := 'no error';
+BEGIN
+	FOR i IN 1 .. 300 LOOP
+		FOR j IN 1 .. 10 LOOP
+			BEGIN
+				PERFORM snowflake_nextval();
+				made := made + 1;
+			EXCEPTION WHEN OTHERS THEN
+				IF first_error = 'no error' THEN
+					first_error := SQLSTATE;
+				END IF;
+			END;
+		END LOOP;
+		PERFORM pg_sleep(0.01);
+	END LOOP;
+	RAISE NOTICE '% ids, %', made, first_error;
+END
+\$\$;
+EOC
+	return $err =~ /NOTICE:  (\d+ ids, .*)/ ? $1 : $err;
+}
+
+# The strategies of README.  Ids may be further ahead in each than in the one before.
+my @strategies = (
+	[ 'refuse', 0, 0 ],
+	[ 'wait', 0, '500ms' ],
+	[ 'survive', "'4s'", 0 ],
+	[ 'default', "'5s'", 0 ],
+	[ 'borrow', -1, 0 ]);
+
+foreach my $layout ('snowflake', 'js53')
+{
+	my $node = new_server("fair_$layout", clock => 1, 'snowflake.layout' => $layout, 'snowflake.max_wait' => 0);
+
+	$node->safe_psql('postgres', 'CREATE DATABASE other');
+	add_extension($node, 'other');
+	foreach my $strategy (@strategies)
+	{
+		my ($name, $max_ahead, $max_wait) = @$strategy;
+		my ($found, $steps);
+
+		set_and_reload($node, "snowflake.max_ahead = $max_ahead");
+		my $size = largest_block($node);
+
+		# unless the clock of the machine is stepped back by itself
+		foreach my $try (1 .. 3)
+		{
+			my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat';
+			my $before = $node->safe_psql('postgres', $count_steps);
+			my @greedy = map {
+				start_collectors(
+					$node, 1,
+					sql => "SELECT count(*) /* generate_series(1, 20) */ FROM snowflake_reserve($size);")
+			} 1 .. 6;
+			wait_for_collectors($node, 6);
+			$found = ids_of_the_modest($node, $max_wait);
+			stop_collectors(@greedy);
+			$steps = $node->safe_psql('postgres', $count_steps) - $before;
+			last if $steps == 0;
+			note("the clock was stepped back");
+		}
+		is($found, '3000 ids, no error', "$layout, $name: ids beside six clients that reserve $size at a time");
+	}
+	$node->stop;
+}
+
+#
+# An owner of a database cannot move its ids beyond what the clock will soon reach,
+# neither by an advance nor by setting the mark.
+#
+my $node = new_server('owner', clock => 1, 'snowflake.max_wait' => 0);
+$node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE DATABASE owned OWNER owner; CREATE DATABASE other');
+add_extension($node, 'other');
+my @owner = (database => 'owned', user => 'owner');
+($code, $message) = sqlstate_of($node, 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()', @owner);
+is($code, '00000', 'an owner creates the extension') or diag($message);
+
+# whether ids are made in a database, of the present
+sub has_ids
+{
+	my ($database) = @_;
+	my ($ret, $out, $err) = $node->psql(
+		$database,
+		"\\set VERBOSITY verbose\nSELECT count(*) FROM generate_series(1, 1000) WHERE snowflake_timestamp(snowflake_nextval()) - clock_timestamp() <= '5 s'"
+	);
+
+	return $err =~ /ERROR:  (\w{5}):/ ? $1 : "$out ids";
+}
+
+my $in_an_hour = "snowflake_compose(clock_timestamp() + '1 h')";
+foreach my $max_ahead ("'5s'", -1)
+{
+	my $name = "max_ahead = $max_ahead";
+
+	set_and_reload($node, "snowflake.max_ahead = $max_ahead");
+	my $mark = $node->safe_psql('owned', 'SELECT last_value FROM snowflake_internal.mark');
+	foreach my $target ('9223372036854775807', $in_an_hour)
+	{
+		($code, $message) = sqlstate_of($node, "SELECT snowflake_advance($target)", @owner);
+		is($code, '55000', "$name: the owner cannot advance to $target") or diag($message);
+		($code) = sqlstate_of($node, "SELECT snowflake_advance($target, true)", @owner);
+		is($code, '42501', "$name: nor by force");
+		($code) = sqlstate_of($node, "SELECT snowflake_advance($target)", database => 'owned');
+		is($code, '55000', "$name: a superuser has to force it");
+	}
+	is(has_ids($_), '1000 ids', "$name: ids go on in database $_") foreach 'owned', 'other';
+
+	# what the clock reaches soon, or is reached already
+	my $id = $node->safe_psql('owned', 'SELECT max(snowflake_nextval()) FROM generate_series(1, 1000)');
+	($code, $message) = sqlstate_of($node, "SELECT snowflake_advance($id + 1000)", @owner);
+	is($code, '00000', "$name: an advance to what is near") or diag($message);
+	cmp_ok($node->safe_psql('owned', 'SELECT snowflake_nextval()'), '>', $id + 1000, "$name: ids are above it");
+
+	# The mark counts when the limit is moved next.
+	$mark = $node->safe_psql('owned', 'SELECT last_value FROM snowflake_internal.mark');
+	($code, $message) = sqlstate_of($node, "SELECT setval('snowflake_internal.mark', $in_an_hour)", @owner);
+	is($code, '00000', "$name: the owner can set the mark") or diag($message);
+	my $deadline = time + 30;
+	my $found;
+	do
+	{
+		sleep 0.1;
+		$found = has_ids('owned');
+	} while ($found ne 'SF001' && time < $deadline);
+	is($found, 'SF001', "$name: which stops ids there");
+	is(has_ids('other'), '1000 ids', "$name: but not in another database");
+	sqlstate_of($node, "SELECT setval('snowflake_internal.mark', $mark)", @owner);
+	is(has_ids('owned'), '1000 ids', "$name: until it is set right");
+}
+
+# nor by what no layout has, under clients
+my @clients = start_collectors($node, 2, database => 'owned');
+wait_for_collectors($node, 2);
+($code) = sqlstate_of($node, "SELECT setval('snowflake_internal.mark', 9223372036854775807)", @owner);
+sleep 3;
+my $errors = stop_collectors(@clients);
+like(join(' ', sort keys %$errors), qr/^(SF001|SF003)$/, 'the mark set beyond all ids stops clients at work');
+is(has_ids('other'), '1000 ids', 'but not in another database');
+sqlstate_of($node, "SELECT setval('snowflake_internal.mark', 0, false)", @owner);
+is(has_ids('owned'), '1000 ids', 'until it is set right');
+
+# A superuser may, by either way
+set_and_reload($node, "snowflake.max_ahead = '5s'");
+($code, $message) = sqlstate_of($node, "SELECT snowflake_advance($in_an_hour, true)", database => 'owned');
+is($code, '00000', 'a superuser forces an advance') or diag($message);
+is(has_ids('owned'), 'SF001', 'no ids before the clock is there');
+is(has_ids('other'), '1000 ids', 'but in another database');
+$node->stop;
+
+#
+# Where each id of a lane takes a second, a session has those of all lanes, and an
+# advance that raises nothing moves nobody.
+#
+$node = new_server(
+	'slow', clock => 1,
+	'snowflake.layout' => 'time:31 worker:5 lane:3 sequence:0 tick:1s',
+	'snowflake.max_ahead' => '20s');
+is( $node->safe_psql(
+		'postgres', q{
+SELECT count(DISTINCT id), max(made) - min(made) <= '2 s'
+FROM (SELECT id, snowflake_timestamp(id) AS made FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, 16)) AS i) AS m
+}),
+	'16|t',
+	'a session has two ids of each lane in three ticks');
+my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$node->safe_psql('postgres', "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflake_advance(0); END LOOP; END'");
+$node->safe_psql('postgres', "SELECT snowflake_advance($id)");
+$node->safe_psql('postgres', "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflake_advance($id); END LOOP; END'");
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, '00000', 'advances that raise nothing move nobody') or diag($message);
+$node->stop;
+
+done_testing();

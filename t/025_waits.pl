@@ -1,0 +1,169 @@
+# Waits for the mark: for synchronous standbys, and for the session that moves it.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my %replicates = (wal_level => 'replica', max_wal_senders => 5);
+
+# Sessions in the background, with their PIDs.
+sub sessions
+{
+	my ($node, $number, $database) = @_;
+	my @sessions = map { $node->background_psql($database // 'postgres', on_error_stop => 0) } 1 .. $number;
+
+	return map { [ $_, $_->query_safe('SELECT pg_backend_pid()') ] } @sessions;
+}
+
+# Wait until so many of the sessions wait for a standby, and others for those.
+sub wait_until_waiting
+{
+	my ($node, $standby, $others, $name) = @_;
+
+	ok( $node->poll_query_until(
+			'postgres', qq{
+SELECT count(*) FILTER (WHERE wait_event = 'SyncRep') = $standby
+	AND count(*) FILTER (WHERE wait_event_type IN ('Lock', 'Extension')) = $others
+FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%snowflake_nextval%' AND pid <> pg_backend_pid()}),
+		$name);
+	return;
+}
+
+#
+# The mark waits for a synchronous standby, whatever the session does not wait for
+# itself.  A wait that is cancelled makes nobody's ids.
+#
+my $node = new_server('standby', %replicates, 'snowflake.max_wait' => 0);
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+set_and_reload($node, "synchronous_standby_names = 'nobody'");
+
+# until what the mark covers is used up
+sleep 2.5;
+my @sessions = sessions($node, 6);
+foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
+{
+	my ($session, $pid) = @{ $sessions[0] };
+
+	begin_query($session, "SET synchronous_commit = $level; SELECT snowflake_nextval();");
+	wait_until($node, $pid, "wait_event = 'SyncRep'", "synchronous_commit = $level: the mark waits for a standby");
+	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	$session->query('SELECT 1');
+	like(
+		take_errors($session),
+		qr/canceling statement due to user request/,
+		"synchronous_commit = $level: a wait that is cancelled makes no ids");
+}
+is( (sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()"))[0],
+	'57014', 'nor does one that takes too long');
+
+# All sessions wait, for as long as it takes, and in spite of max_wait.  If that one is
+# cancelled which waits for the standby, another one takes its place.
+begin_query($_->[0], 'SELECT snowflake_nextval();') foreach @sessions;
+wait_until_waiting($node, 1, 5, 'one session waits for the standby, and others for that one');
+$node->safe_psql(
+	'postgres',
+	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%snowflake_nextval%'"
+);
+wait_until_waiting($node, 1, 4, 'if that is cancelled, another one does');
+sleep 2;
+wait_until_waiting($node, 1, 4, 'they wait for longer than max_wait');
+set_and_reload($node, "synchronous_standby_names = ''");
+my ($ids, $errors) = (0, '');
+foreach my $session (map { $_->[0] } @sessions)
+{
+	$ids++ if $session->query('SELECT 1') =~ /^\d{10,}\n/;
+	$errors .= take_errors($session);
+	$session->quit;
+}
+is($ids, 5, 'all others have ids when there are no standbys any more');
+like($errors, qr/\A[^\n]*canceling statement due to user request\s*\z/, 'and no errors');
+$node->stop;
+
+#
+# 40 sessions find at the same time that the mark has to be moved.  One does, and the
+# others do not need a lock for that.  A flush takes 3 ms here; where other programs use
+# the processors as well, it may take too long now and then.
+#
+$node = new_server('at_once', 'snowflake.max_wait' => 0);
+$node->stop;
+$node->append_conf('postgresql.conf', "fsync = on\nwal_sync_method = fdatasync");
+{
+	my $library = PostgreSQL::Test::Utils::tempdir() . '/flush';
+
+	append_to_file("$library.c", "#include <unistd.h>\nint fdatasync(int file) { return usleep(3000); }\n");
+	system_or_bail('gcc', '-shared', '-fPIC', '-o', "$library.so", "$library.c");
+	local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), "$library.so";
+	$node->start;
+}
+my $script = PostgreSQL::Test::Utils::tempdir() . '/at_once.sql';
+append_to_file($script, <<'EOC');
+SELECT snowflake_nextval();
+SET lock_timeout = '2ms';
+SELECT pg_sleep(:instant - extract(epoch FROM clock_timestamp())), snowflake_nextval();
+EOC
+my $failures;
+foreach my $try (1 .. 10)
+{
+	# when all are there, and what the mark covers is used up
+	my $instant = time + 5;
+	my ($out, $err) = run_command(
+		[
+			'pgbench', '--no-vacuum', '--client=40', '--transactions=1',
+			"--define=instant=$instant", "--file=$script",
+			'--host', $node->host, '--port', $node->port, 'postgres'
+		]);
+	$failures = () = $err =~ /ERROR: /g;
+	note("$failures of 40 sessions fail");
+	last if $failures == 0;
+}
+is($failures, 0, 'none of 40 sessions that wake together has to wait for a lock');
+$node->stop;
+
+#
+# A reset waits for a standby.  The other databases go on, as long as they need not
+# move a mark, that is, for the time that the clock is behind.
+#
+$node = new_server(
+	'reset', clock => 1, %replicates,
+	'snowflake.worker_id' => 3,
+	'snowflake.max_ahead' => '10min',
+	'snowflake.max_wait' => 0);
+$node->safe_psql('postgres', 'CREATE DATABASE other');
+add_extension($node, 'other');
+$node->stop;
+start_with_clock($node, 100 * 86400);
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$node->append_conf('postgresql.conf', 'snowflake.worker_id = 7');
+$node->stop;
+start_with_clock($node, 0);
+my ($there_before) = sessions($node, 1, 'other');
+$there_before->[0]->query_safe('SELECT snowflake_nextval()');
+set_clock($node, -300);
+set_and_reload($node, "synchronous_standby_names = 'nobody'");
+my ($resetter) = sessions($node, 1);
+begin_query($resetter->[0], 'SELECT snowflake_reset_mark();');
+wait_until($node, $resetter->[1], "wait_event = 'SyncRep'", 'a reset waits for a standby');
+
+my ($out, $timed_out);
+$node->psql(
+	'other', 'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)',
+	stdout => \$out,
+	timeout => 20,
+	timed_out => \$timed_out);
+is($out, 1000, 'another database makes ids meanwhile');
+set_and_reload($node, "synchronous_standby_names = ''") if $timed_out;
+like($there_before->[0]->query('SELECT snowflake_nextval()'), qr/^\d+$/, 'also in a session that was there before');
+set_and_reload($node, "synchronous_standby_names = ''");
+$resetter->[0]->query('SELECT 1');
+unlike(take_errors($resetter->[0]), qr/ERROR|WARNING/, 'then the reset is done');
+$_->[0]->quit foreach $there_before, $resetter;
+$node->stop;
+
+done_testing();

@@ -1,0 +1,113 @@
+# PostgreSQL 19 replicates sequences: a publication of all of them has the mark, and a
+# subscriber sets its own to it.  One that is lower brings no id back, and one that is
+# higher counts.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+plan skip_all => 'PostgreSQL 19 replicates sequences'
+  if PostgreSQL::Test::Cluster->new('version')->pg_version->major < 19;
+
+my @settings = (wal_level => 'logical', max_wal_senders => 5, 'snowflake.sequence_start' => 'zero');
+
+sub mark_of
+{
+	my ($node) = @_;
+	return $node->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark');
+}
+
+# Wait until the subscriber has set its sequences.
+sub wait_for_sequences
+{
+	my ($subscriber) = @_;
+
+	$subscriber->poll_query_until('postgres', "SELECT bool_and(srsubstate = 'r') FROM pg_subscription_rel")
+	  or BAIL_OUT('sequences are not replicated');
+	return;
+}
+
+# The mark of the publisher is an hour behind.  The subscriber crashes with it, or while
+# its clients make ids, and lives the same seconds again.  Returns the number of ids,
+# and of duplicates.
+sub hunt
+{
+	my ($publisher, $mutant) = @_;
+	my $name = $mutant ? 'mutant' : 'subscriber';
+	my $subscriber = new_hunting_server($name, mutant => $mutant, @settings);
+	my $began = time;
+	my ($ids, $end) = live_from($subscriber, $began, $began + 1);
+	my @all = @$ids;
+
+	# it puts its mark right with the next ids, of which there are none yet
+	my $before = mark_of($subscriber);
+	$subscriber->safe_psql(
+		'postgres',
+		"CREATE SUBSCRIPTION $name CONNECTION '" . $publisher->connstr('postgres') =~
+		  s/'/''/gr . "' PUBLICATION sequences");
+	wait_for_sequences($subscriber);
+	cmp_ok(mark_of($subscriber), '<', $before, 'replication sets the mark back');
+	$subscriber->stop('immediate');
+	start_with_clock($subscriber, $began - time);
+	($ids, $end) = live_from($subscriber, $began, $end);
+	push @all, @$ids;
+
+	my @collectors = start_collectors($subscriber, 4);
+	wait_for_collectors($subscriber, 4);
+	push @all, @collectors;
+	foreach (1 .. 3)
+	{
+		$subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION $name REFRESH SEQUENCES");
+		wait_for_sequences($subscriber);
+	}
+	$end = $subscriber->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+	$subscriber->stop('immediate');
+	stop_collectors(@collectors);
+	start_with_clock($subscriber, $end - 3 - time);
+	($ids) = live_from($subscriber, $end - 3, $end + 1);
+	my ($number, $duplicates) = count_duplicates(@all, @$ids);
+	return ($subscriber, $number, $duplicates);
+}
+
+my $publisher = new_hunting_server('publisher', @settings);
+$publisher->stop;
+start_with_clock($publisher, -3600);
+$publisher->safe_psql('postgres', 'CREATE PUBLICATION sequences FOR ALL SEQUENCES; SELECT snowflake_nextval()');
+is( $publisher->safe_psql('postgres', "SELECT schemaname, sequencename FROM pg_publication_sequences"),
+	'snowflake_internal|mark', 'the mark is published, and the guard is not');
+my ($subscriber, $ids, $duplicates) = hunt($publisher);
+is($duplicates, 0, "a lower mark arrives: none of $ids ids was made twice");
+cmp_ok($ids, '>', 100_000, 'many were made');
+if (with_mutants())
+{
+	my ($server, undef, $found) = hunt($publisher, 'has no guard');
+	cmp_ok($found, '>', 0, 'mutant that has no guard: duplicates are found');
+	$server->stop('immediate');
+}
+
+# A higher one, as at a cut-over: new ids are above those of the publisher.
+$publisher->stop;
+start_with_clock($publisher, 30);
+my $last = $publisher->safe_psql('postgres', 'SELECT max(snowflake_nextval()) FROM generate_series(1, 1000)');
+$subscriber->append_conf('postgresql.conf', "snowflake.max_ahead = '1min'");
+$subscriber->stop;
+start_with_clock($subscriber, 0);
+$subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION subscriber REFRESH SEQUENCES');
+wait_for_sequences($subscriber);
+ok($subscriber->poll_query_until('postgres', "SELECT snowflake_nextval() > $last"), 'a higher mark is adopted');
+$last = $subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$subscriber->stop('immediate');
+start_with_clock($subscriber, -5);
+cmp_ok($subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'also after a crash');
+$subscriber->stop;
+$publisher->stop;
+
+done_testing();
