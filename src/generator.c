@@ -207,17 +207,23 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	uint64		begin = Max(mark_tick, Max(range->floor, config.start));
 	int64		max_wait = setting_max_wait * INT64CONST(1000);
 	int64		missing = 0;
+	TimestampTz now = ClockLook();
+	uint64		now_tick = ClockTick(layout, now);
+
+	/* others may have looked at a later clock, and used up what we saw */
+	if (setting_max_ahead >= 0 && tick <= now_tick + ahead)
+		return;
 
 	if (setting_max_ahead >= 0)
 	{
-		missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - range->now;
+		missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - now;
 
 		/*
 		 * After a start the mark is up to a reservation ahead of the last id.
 		 * Wait for that even beyond max_wait, so that a restart alone causes
 		 * no error.
 		 */
-		if (mark_tick != 0 && tick - ahead - range->now_tick <= reservation + 2)
+		if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
 			max_wait = Max(max_wait, (int64) (reservation + 2) * layout->tick);
 
 		/* look up now and then, in case somebody sets the clock right */
@@ -225,7 +231,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 			return;
 	}
 
-	if (config.worker.start > range->now_tick + ahead)
+	if (config.worker.start > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
@@ -234,13 +240,13 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 						   timestamptz_to_str(LayoutTickInstant(layout, config.worker.start)),
 						   missing / 1e3),
 				 errhint("It begins above what others can have made with the worker id. No other one was free, or the registry may have lost grants.")));
-	if (begin > range->now_tick + ahead || setting_max_ahead < 0)
+	if (begin > now_tick + ahead || setting_max_ahead < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids are too far ahead of the clock"),
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server gives ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
 						   LimitMarkBelow(layout, &config.worker, begin),
-						   (int64) (range->now_tick << config.time_shift) | config.worker.bits,
+						   (int64) (now_tick << config.time_shift) | config.worker.bits,
 						   missing / 1e3, setting_max_ahead, setting_max_wait),
 				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If layout or epoch were changed, ids of the new layout must be greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, set it right.")));
 	ereport(ERROR,
