@@ -146,20 +146,19 @@ run_in_release()
 }
 
 run_in_release_as()
-{
-	local user=$1 version=$2 script=$3 dir place status=0
+(
+	user=$1 version=$2 script=$3
 	shift 3
 
 	dir=$(release_dir "$version")
 	place=$(mktemp --directory "$dir/var/tmp/snowflake-test.XXXXXX")
+	trap 'rm -rf "$place"' EXIT
 	copy_sources "$place"
 	chroot "$dir" chown -R postgres "${place#"$dir"}"
 	# what the mutants would find is found on the native version
 	in_release "$version" "$user" env SNOWFLAKE_RELEASE=1 SNOWFLAKE_MUTANTS=0 \
-		"${place#"$dir"}/$script" "$@" || status=$?
-	rm -rf "$place"
-	return $status
-}
+		"${place#"$dir"}/$script" "$@"
+)
 
 # Run a function of the caller for several versions, or other words, at once, as
 # the tests wait a lot, and show what each printed when it is over.  $work is the
