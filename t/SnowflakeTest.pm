@@ -47,7 +47,9 @@ sub use_mutant
 		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
 		my $patch = dirname(__FILE__) . '/mutants/' . ($name =~ tr/ /-/r) . '.patch';
 
-		system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry $dir");
+		# with the objects that are built, of which "make" replaces those that the patch
+		# is for
+		system_or_bail('sh', '-c', "cp -Rp *.[co] *.so *.sql *.control Makefile src registry $dir");
 		system_log("patch --directory=$dir --strip=1 --fuzz=0 --force <$patch") == 0
 		  or BAIL_OUT("mutant '$name' does not apply");
 		system_or_bail(
