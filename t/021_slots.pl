@@ -28,6 +28,7 @@ sub server_with_template
 		mutant => $mutant,
 		preload => 1,
 		'shared_buffers' => '32MB',
+		'snowflake.layout' => 'snowflake lane:0',
 		'snowflake.sequence_start' => 'zero');
 
 	$node->safe_psql('postgres', 'CREATE DATABASE template');
@@ -45,32 +46,44 @@ sub ids_of
 	return { ids => $file };
 }
 
+# Make ids in a database after a crash, beginning with the tick of the first of those
+# that a statement made before.  There is one lane, and the clock hardly moves: whatever
+# time that takes, they are of the same ticks.
+sub live_again
+{
+	my ($node, $database, $ids) = @_;
+	my ($first) = split /\n/, $ids;
+
+	# when that was made, by the bits below time and the default epoch
+	set_clock($node, ($first >> 19) / 1000 + 1767225600.0005 - time, 1);
+	start_with_clock($node);
+	my @again =
+	  map { ids_of($node->safe_psql($database, 'SELECT snowflake_nextval() FROM generate_series(1, 25000)')) } 1 .. 2;
+	$node->stop('immediate');
+	return @again;
+}
+
 #
 # A database is dropped, and another one gets its OID.  What was written in the first
-# is not on the pages of the second.  Then the server crashes, and the same seconds
-# are lived again.
+# is not on the pages of the second.  Then the server crashes, and the same ticks are
+# lived again.
 #
 sub hunt_oid
 {
 	my ($mutant) = @_;
 	my $node = server_with_template($mutant ? 'oid_mutant' : 'oid', $mutant);
 	my $create = 'CREATE DATABASE passing OID 60001 TEMPLATE template STRATEGY file_copy';
-	my @all;
+	my @made;
 
 	set_clock($node, 0, $per_look);
-	my $began = time;
 	foreach (1 .. 2)
 	{
 		$node->safe_psql('postgres', $create);
-		push @all, ids_of($node->safe_psql('passing', $many));
+		push @made, $node->safe_psql('passing', $many);
 		$node->safe_psql('postgres', 'DROP DATABASE passing WITH (FORCE)') if $_ == 1;
 	}
 	$node->stop('immediate');
-	start_with_clock($node, $began - time);
-	my ($again) = live_from($node, $began - 0.5, $began + 2, database => 'passing');
-	my ($ids, $duplicates) = count_duplicates(@all, @$again);
-	$node->stop('immediate');
-	return ($ids, $duplicates);
+	return count_duplicates((map { ids_of($_) } @made), live_again($node, 'passing', $made[1]));
 }
 
 my ($ids, $duplicates) = hunt_oid();
@@ -79,13 +92,13 @@ cmp_ok($ids, '>', 50_000, 'many were made');
 if (with_mutants())
 {
 	($ids, $duplicates) = hunt_oid('keeps a strange limit');
-	cmp_ok($duplicates, '>', 0, 'mutant that keeps a strange limit: duplicates are found');
+	cmp_ok($duplicates, '>', 0, "mutant that keeps a strange limit: $duplicates duplicates are found");
 }
 
 #
 # More databases come and go than there is room for, and all of them make ids.  One
 # with a session that is there all the time, and one that comes back when others have
-# used its room, make ids in the end, the server crashes, and the same seconds are
+# used its room, make ids in the end, the server crashes, and the same ticks are
 # lived again.
 #
 sub hunt_room
@@ -93,47 +106,53 @@ sub hunt_room
 	my ($passing, $mutant) = @_;
 	my $node = server_with_template($mutant ? 'room_mutant' : 'room', $mutant);
 	my %result = (made => 0, errors => '');
-	my (%all, $ret, $out, $err);
+	my (%before, %made, $ret, $out, $err);
 
 	$node->safe_psql('postgres', "CREATE DATABASE $_ TEMPLATE template") foreach 'held', 'back';
 	my $session = $node->background_psql('held');
-	push @{ $all{held} }, ids_of($session->query_safe($many));
-	push @{ $all{back} }, ids_of($node->safe_psql('back', $many));
+	$before{held} = $session->query_safe($many);
+	$before{back} = $node->safe_psql('back', $many);
 
-	foreach my $i (1 .. $passing / 25)
-	{
-		($ret, $out, $err) = $node->psql('postgres', "\\set VERBOSITY verbose\n" . <<"EOC" x 25, on_error_stop => 0);
+	my $pass = sub {
+		my ($number) = @_;
+
+		($ret, $out, $err) =
+		  $node->psql('postgres', "\\set VERBOSITY verbose\n" . <<'EOC' x $number, on_error_stop => 0);
 CREATE DATABASE passing TEMPLATE template STRATEGY file_copy;
-\\c passing
+\c passing
 SELECT snowflake_nextval() IS NOT NULL;
-\\c postgres
+\c postgres
 DROP DATABASE passing WITH (FORCE);
 EOC
 		$result{made} += () = $out =~ /^t$/mg;
 		$result{errors} .= $err;
-	}
+	};
+	$pass->(25) foreach 1 .. $passing / 25;
 
-	# before what the last of them have written ahead is passed
-	my $end = time - 1.5;
-	set_clock($node, $end - time, $per_look);
-	push @{ $all{held} }, ids_of($session->query_safe($many));
-	push @{ $all{back} }, ids_of($node->safe_psql('back', $many));
+	# When all have passed what they had written ahead, each slot can be taken that should
+	# not be.  Then some more come and go, and the two make ids, by a clock that hardly
+	# moves: long before it passes what those wrote ahead, whatever time that takes.
+	sleep 4;
+	set_clock($node, 0, $per_look);
+	$pass->(5);
+	$made{held} = $session->query_safe($many);
+	$made{back} = $node->safe_psql('back', $many);
 	$node->stop('immediate');
 	eval { $session->quit };
 
-	start_with_clock($node, $end - time);
 	foreach my $database ('held', 'back')
 	{
-		my ($again) = live_from($node, $end, $end + 3, database => $database);
-		@{ $result{$database} }{ 'ids', 'duplicates' } = count_duplicates(@{ $all{$database} }, @$again);
+		@{ $result{$database} }{ 'ids', 'duplicates' } = count_duplicates(
+			ids_of($before{$database}),
+			ids_of($made{$database}),
+			live_again($node, $database, $made{$database}));
 	}
-	$node->stop('immediate');
 	return \%result;
 }
 
 my $result = hunt_room($passing);
 is($result->{errors}, '', "no error in $passing databases that come and go");
-is($result->{made}, $passing, 'all of them make ids');
+is($result->{made}, $passing + 5, 'all of them make ids');
 foreach my $case ([ 'held', 'a session is there all the time' ], [ 'back', 'a database comes back' ])
 {
 	my ($database, $name) = @$case;
@@ -144,8 +163,9 @@ foreach my $case ([ 'held', 'a session is there all the time' ], [ 'back', 'a da
 }
 if (with_mutants())
 {
-	$result = hunt_room(25, 'takes slots in use');
-	cmp_ok($result->{held}{duplicates}, '>', 0, 'mutant that takes slots in use: duplicates are found');
+	$result = hunt_room(0, 'takes slots in use');
+	$duplicates = $result->{held}{duplicates};
+	cmp_ok($duplicates, '>', 0, "mutant that takes slots in use: $duplicates duplicates are found");
 }
 
 done_testing();
