@@ -69,20 +69,22 @@ WHERE composed IS DISTINCT FROM c.id;
 -- the fields, by arithmetic (extract() from a timestamp is not exact in the
 -- far future, from an interval it is)
 WITH fields AS (
-	SELECT layout_id, f.name, f.bits,
-		sum(f.bits) OVER (PARTITION BY layout_id ORDER BY f.i DESC) - f.bits AS shift
-	FROM layouts, unnest(names, bits) WITH ORDINALITY AS f(name, bits, i)
-), expected AS (
-	SELECT c.layout_id, c.layout, c.id, f.name,
-		(c.id / (2::numeric ^ f.shift)::bigint) % (2::numeric ^ f.bits)::bigint AS value
-	FROM cases AS c JOIN fields AS f USING (layout_id)
-	WHERE f.bits > 0 AND f.shift < 63
+	SELECT layout_id, name, (2::numeric ^ shift)::bigint AS low, (2::numeric ^ bits)::bigint AS size
+	FROM (
+		SELECT layout_id, f.name, f.bits,
+			sum(f.bits) OVER (PARTITION BY layout_id ORDER BY f.i DESC) - f.bits AS shift
+		FROM layouts, unnest(names, bits) WITH ORDINALITY AS f(name, bits, i)
+		OFFSET 0
+	) AS s
+	WHERE bits > 0 AND shift < 63
+	OFFSET 0
+), decoded AS MATERIALIZED (
+	SELECT c.*, d.* FROM cases AS c, snowflake_decode(c.id, c.layout) AS d
 )
-SELECT e.*
-FROM expected AS e JOIN layouts AS l USING (layout_id),
-	snowflake_decode(e.id, e.layout) AS d
-WHERE e.value IS DISTINCT FROM
-	CASE e.name
+SELECT d.layout_id, d.layout, d.id, f.name, d.id / f.low % f.size AS value
+FROM decoded AS d JOIN fields AS f USING (layout_id) JOIN layouts AS l USING (layout_id)
+WHERE d.id / f.low % f.size IS DISTINCT FROM
+	CASE f.name
 		WHEN 'time' THEN (extract(epoch FROM d.generated_at - '2000-01-01 00:00Z') * 1000000
 			+ 946684800000000 - l.epoch_ms * 1000) / l.tick_us
 		WHEN 'datacenter' THEN d.datacenter_id
