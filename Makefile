@@ -7,7 +7,9 @@ OBJS = \
 	$(WIN32RES) \
 	snowflake.o \
 	src/adjust.o \
+	src/call.o \
 	src/clock.o \
+	src/decode.o \
 	src/generator.o \
 	src/inspect.o \
 	src/lane.o \

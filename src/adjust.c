@@ -15,15 +15,21 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-#include "adjust.h"
+#include "call.h"
 #include "clock.h"
 #include "generator.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
+
+PG_FUNCTION_INFO_V1(snowflake_current_guard);
+PG_FUNCTION_INFO_V1(snowflake_begin);
+PG_FUNCTION_INFO_V1(snowflake_advance);
+PG_FUNCTION_INFO_V1(snowflake_reset_mark);
 
 
 /* Open the mark, waiting for all who are at it. */
@@ -63,7 +69,7 @@ write_mark(Mark *mark)
  * of the server are below it, in whatever database they were made, as the
  * extension may have been dropped in this one.
  */
-void
+static void
 AdjustBegin(void)
 {
 	Worker		anybody = {.bits = 0};
@@ -106,7 +112,7 @@ refuse_advance(const Layout *layout, int64 id)
 }
 
 /* See to it that new ids of this database are greater than this one. */
-void
+static void
 AdjustAdvance(int64 id, bool force)
 {
 	const Layout *layout;
@@ -187,7 +193,7 @@ is_written_by(const Layout *layout, const Worker *worker, int64 bound)
  * guard.  The lanes of this server must not have been there, as they only
  * move ahead: that takes a restart.
  */
-void
+static void
 AdjustReset(bool force)
 {
 	const Layout *layout;
@@ -274,4 +280,42 @@ AdjustReset(bool force)
 			(errmsg("snowflake mark was reset"),
 			 errdetail("Ids with other worker ids begin above " INT64_FORMAT " in this database.",
 					   mark.guard.others)));
+}
+
+/* begin(): what the extension's script ends with */
+Datum
+snowflake_begin(PG_FUNCTION_ARGS)
+{
+	AdjustBegin();
+	PG_RETURN_VOID();
+}
+
+/* advance(id bigint, force boolean) */
+Datum
+snowflake_advance(PG_FUNCTION_ARGS)
+{
+	AdjustAdvance(PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
+	PG_RETURN_VOID();
+}
+
+/* reset_mark(force boolean) */
+Datum
+snowflake_reset_mark(PG_FUNCTION_ARGS)
+{
+	AdjustReset(PG_GETARG_BOOL(0));
+	PG_RETURN_VOID();
+}
+
+/* current_guard(): the row of the materialized view */
+Datum
+snowflake_current_guard(PG_FUNCTION_ARGS)
+{
+	Guard		guard = MarkCurrentGuard();
+	bool		nulls[3] = {false};
+	Datum		values[3];
+
+	values[0] = Int64GetDatum(guard.bound);
+	values[1] = Int64GetDatum(guard.exempt);
+	values[2] = Int64GetDatum(guard.others);
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
 }

@@ -22,6 +22,7 @@
 #include "storage/lwlock.h"
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
+#include "varatt.h"
 #else
 #include "storage/relfilenode.h"
 #endif

@@ -548,3 +548,14 @@ LayoutCheckId(const Layout *layout, int64 id)
 					   LayoutToText(layout),
 					   LayoutLargestId(layout))));
 }
+
+/* The same for an id of any layout. */
+void
+LayoutCheckAnyId(int64 id)
+{
+	if (id < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("bigint " INT64_FORMAT " is not a snowflake id", id),
+				 errdetail("Ids are not negative.")));
+}

@@ -67,6 +67,7 @@ extern bool LayoutTimeToTick(const Layout *layout, TimestampTz time,
 extern void LayoutCheckValue(const Layout *layout, LayoutField field,
 							 int64 value);
 extern void LayoutCheckId(const Layout *layout, int64 id);
+extern void LayoutCheckAnyId(int64 id);
 
 /* The largest value of a field, also what masks it. */
 static inline int64

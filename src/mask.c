@@ -36,9 +36,14 @@
 
 #include "common/hmac.h"
 #include "common/sha2.h"
+#include "fmgr.h"
 #include "port/pg_bswap.h"
 
-#include "mask.h"
+#include "compat.h"
+#include "layout.h"
+
+PG_FUNCTION_INFO_V1(snowflake_mask);
+PG_FUNCTION_INFO_V1(snowflake_unmask);
 
 #if defined(USE_OPENSSL) && !defined(OPENSSL_NO_DEPRECATED_3_0)
 #define HASH_FROM_STATES
@@ -59,7 +64,15 @@
 #define NUM_BLOCKS(length) \
 	(((length) + 1 + sizeof(uint64) + PG_SHA256_BLOCK_LENGTH - 1) / PG_SHA256_BLOCK_LENGTH)
 
-struct MaskKey
+/* Any bytes. */
+typedef struct MaskBytes
+{
+	const uint8 *data;
+	size_t		length;
+} MaskBytes;
+
+/* A key and a tweak, prepared for many ids. */
+typedef struct MaskKey
 {
 	MaskBytes	key;
 	MaskBytes	tweak;			/* within the message */
@@ -70,7 +83,7 @@ struct MaskKey
 	SHA256_CTX	outer;
 	uint8		inner_hash[PG_SHA256_BLOCK_LENGTH]; /* as a block */
 #endif
-};
+} MaskKey;
 
 #ifdef HASH_FROM_STATES
 
@@ -174,8 +187,8 @@ hash_message(MaskKey *prepared)
 #endif							/* HASH_FROM_STATES */
 
 /* Prepare a key and a tweak, in one piece of memory that pfree() frees. */
-MaskKey *
-MaskPrepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
+static MaskKey *
+prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
 {
 	Size		message_size =
 	NUM_BLOCKS(PREFIX_LENGTH + tweak.length) * PG_SHA256_BLOCK_LENGTH;
@@ -201,11 +214,38 @@ same_bytes(MaskBytes a, MaskBytes b)
 	return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
 }
 
-/* Whether that is what was prepared. */
-bool
-MaskIsOf(const MaskKey *prepared, MaskBytes key, MaskBytes tweak)
+/* The bytes of a text, or of a bytea. */
+static MaskBytes
+get_bytes(FunctionCallInfo fcinfo, int arg)
 {
-	return same_bytes(prepared->key, key) && same_bytes(prepared->tweak, tweak);
+	struct varlena *value = PG_GETARG_VARLENA_PP(arg);
+	MaskBytes	bytes;
+
+	bytes.data = (const uint8 *) VARDATA_ANY(value);
+	bytes.length = VARSIZE_ANY_EXHDR(value);
+	return bytes;
+}
+
+/* The key and the tweak of a call, which mostly are those of the last one. */
+static MaskKey *
+get_key(FunctionCallInfo fcinfo)
+{
+	MaskKey    *prepared = fcinfo->flinfo->fn_extra;
+	MaskBytes	key = get_bytes(fcinfo, 1);
+	MaskBytes	tweak = get_bytes(fcinfo, 2);
+
+	if (key.length == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("key for masking snowflake ids must not be empty")));
+	if (prepared == NULL || !same_bytes(prepared->key, key) ||
+		!same_bytes(prepared->tweak, tweak))
+	{
+		fcinfo->flinfo->fn_extra = prepare(key, tweak, fcinfo->flinfo->fn_mcxt);
+		if (prepared != NULL)
+			pfree(prepared);
+	}
+	return fcinfo->flinfo->fn_extra;
 }
 
 /* The hash of half a value. */
@@ -219,13 +259,17 @@ hash_half(MaskKey *prepared, uint8 round, uint64 half)
 	return hash_message(prepared) & HALF_MASK;
 }
 
-/* Go through the network, in one direction or the other. */
+/* Take an id through the network, in one direction or the other. */
 static int64
-permute(int64 id, MaskKey *prepared, bool forward)
+permute(FunctionCallInfo fcinfo, bool forward)
 {
+	int64		id = PG_GETARG_INT64(0);
 	uint64		left = (uint64) id >> HALF_BITS;
 	uint64		right = (uint64) id & HALF_MASK;
+	MaskKey    *prepared;
 
+	LayoutCheckAnyId(id);
+	prepared = get_key(fcinfo);
 	do
 	{
 		for (int i = 0; i < MASK_ROUNDS; i++)
@@ -251,14 +295,16 @@ permute(int64 id, MaskKey *prepared, bool forward)
 	return (int64) (left << HALF_BITS | right);
 }
 
-int64
-MaskId(int64 id, MaskKey *prepared)
+/* mask(id bigint, key text or bytea, tweak text) */
+Datum
+snowflake_mask(PG_FUNCTION_ARGS)
 {
-	return permute(id, prepared, true);
+	PG_RETURN_INT64(permute(fcinfo, true));
 }
 
-int64
-UnmaskId(int64 masked, MaskKey *prepared)
+/* unmask(masked bigint, key text or bytea, tweak text) */
+Datum
+snowflake_unmask(PG_FUNCTION_ARGS)
 {
-	return permute(masked, prepared, false);
+	PG_RETURN_INT64(permute(fcinfo, false));
 }

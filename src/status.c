@@ -13,18 +13,17 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xlog.h"
 #include "catalog/indexing.h"
 #include "catalog/pg_extension.h"
 #include "fmgr.h"
-#include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/timestamp.h"
 
+#include "call.h"
 #include "clock.h"
 #include "lane.h"
 #include "limit.h"
@@ -187,16 +186,6 @@ ahead_datum(TimestampTz instant)
 	return IntervalPGetDatum(ahead);
 }
 
-static Datum
-row_datum(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
-{
-	TupleDesc	tupdesc;
-
-	if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
-		elog(ERROR, "return type must be a row type");
-	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(tupdesc), values, nulls));
-}
-
 /* status() */
 Datum
 snowflake_status(PG_FUNCTION_ARGS)
@@ -243,7 +232,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 	values[i++] = CStringGetTextDatum(LIBRARY_VERSION);
 	values[i++] = CStringGetTextDatum(extension_version());
 	values[i++] = BoolGetDatum(SettingsArePreloaded());
-	PG_RETURN_DATUM(row_datum(fcinfo, values, nulls));
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
 }
 
 /* get_stat(): the row of the view snowflake_stat */
@@ -266,7 +255,7 @@ snowflake_get_stat(PG_FUNCTION_ARGS)
 	values[NUM_STATS] = TimestampTzGetDatum(stats.last_step_back);
 	nulls[NUM_STATS] = stats.last_step_back == 0;
 	values[NUM_STATS + 1] = TimestampTzGetDatum(stats.reset_at);
-	PG_RETURN_DATUM(row_datum(fcinfo, values, nulls));
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
 }
 
 /* stat_reset() */

@@ -16,11 +16,16 @@
 #include "postgres.h"
 
 #include "common/int.h"
+#include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "utils/builtins.h"
 
-#include "text.h"
+#include "layout.h"
+
+PG_FUNCTION_INFO_V1(snowflake_to_text);
+PG_FUNCTION_INFO_V1(snowflake_from_text);
 
 /* Enough for any text that can be an id; longer ones are cut in messages. */
 #define SHOWN_LENGTH	40
@@ -48,8 +53,9 @@ static const Encoding encodings[] =
 };
 
 static const Encoding *
-find_encoding(const char *name)
+find_encoding(text *encoding)
 {
+	char	   *name = text_to_cstring(encoding);
 	StringInfoData names;
 
 	for (int i = 0; i < lengthof(encodings); i++)
@@ -68,21 +74,26 @@ find_encoding(const char *name)
 	return NULL;				/* keep compiler quiet */
 }
 
-/* The id must not be negative. */
-char *
-TextFromId(int64 id, const char *encoding_name)
+/* to_text(id bigint, encoding text) */
+Datum
+snowflake_to_text(PG_FUNCTION_ARGS)
 {
-	const Encoding *encoding = find_encoding(encoding_name);
-	int			base = strlen(encoding->digits);
-	char	   *text = palloc(encoding->width + 1);
+	int64		id = PG_GETARG_INT64(0);
+	const Encoding *encoding;
+	int			base;
+	char	   *string;
 
-	text[encoding->width] = '\0';
+	LayoutCheckAnyId(id);
+	encoding = find_encoding(PG_GETARG_TEXT_PP(1));
+	base = strlen(encoding->digits);
+	string = palloc(encoding->width + 1);
+	string[encoding->width] = '\0';
 	for (int i = encoding->width - 1; i >= 0; i--)
 	{
-		text[i] = encoding->digits[id % base];
+		string[i] = encoding->digits[id % base];
 		id /= base;
 	}
-	return text;
+	PG_RETURN_TEXT_P(cstring_to_text(string));
 }
 
 /* The value of a digit, or -1. */
@@ -120,16 +131,18 @@ invalid_text(const char *text, const Encoding *encoding, int code, char *detail)
 			 errdetail_internal("%s", detail)));
 }
 
-int64
-TextToId(const char *text, const char *encoding_name)
+/* from_text(id text, encoding text) */
+Datum
+snowflake_from_text(PG_FUNCTION_ARGS)
 {
-	const Encoding *encoding = find_encoding(encoding_name);
+	char	   *string = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	const Encoding *encoding = find_encoding(PG_GETARG_TEXT_PP(1));
 	int			base = strlen(encoding->digits);
 	int			num_digits = 0;
 	int			position = 0;
 	int64		id = 0;
 
-	for (const char *c = text; *c != '\0'; c += pg_mblen(c))
+	for (const char *c = string; *c != '\0'; c += pg_mblen(c))
 	{
 		int			value = digit_value(encoding, *c);
 
@@ -139,21 +152,21 @@ TextToId(const char *text, const char *encoding_name)
 		if (strchr(encoding->ignored, *c) != NULL)
 			continue;
 		if (value < 0)
-			invalid_text(text, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+			invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
 						 psprintf(_("The character \"%.*s\" at position %d is none of %s."),
 								  pg_mblen(c), c, position, encoding->digits));
 		if (++num_digits > encoding->width)
-			invalid_text(text, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+			invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
 						 psprintf(_("It has at most %d digits, and goes on at position %d."),
 								  encoding->width, position));
 		if (pg_mul_s64_overflow(id, base, &id) ||
 			pg_add_s64_overflow(id, value, &id))
-			invalid_text(text, encoding, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+			invalid_text(string, encoding, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
 						 psprintf(_("The value up to position %d is out of range for type %s."),
 								  position, "bigint"));
 	}
 	if (num_digits == 0)
-		invalid_text(text, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+		invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
 					 _("It has no digits."));
-	return id;
+	PG_RETURN_INT64(id);
 }

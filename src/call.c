@@ -1,0 +1,98 @@
+/*-------------------------------------------------------------------------
+ *
+ * call.c
+ *	  What the functions of SQL share: their layout, and the row they return.
+ *
+ * Both are kept from one call to the next, as a query calls a function for each
+ * of its rows.
+ *
+ * snowflake/src/call.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "funcapi.h"
+#include "utils/builtins.h"
+
+#include "call.h"
+#include "shared.h"
+
+/* What a call site keeps. */
+typedef struct CallSite
+{
+	TupleDesc	tupdesc;
+	Layout		layout;			/* of the text, if there is an argument */
+	text	   *layout_text;
+} CallSite;
+
+static CallSite *
+get_call_site(FunctionCallInfo fcinfo)
+{
+	if (fcinfo->flinfo->fn_extra == NULL)
+		fcinfo->flinfo->fn_extra =
+			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CallSite));
+	return (CallSite *) fcinfo->flinfo->fn_extra;
+}
+
+/*
+ * The layout that a function works with.  It has two forms: one for the layout
+ * in force, and one whose last argument is the text of any layout.  Both share
+ * their code and tell themselves apart by the number of arguments.
+ */
+const Layout *
+CallLayout(FunctionCallInfo fcinfo, int arg)
+{
+	CallSite   *site;
+	text	   *layout_text;
+	Size		size;
+
+	if (PG_NARGS() <= arg)
+		return SharedLayout();
+
+	/* mostly the text is a constant: read it once */
+	site = get_call_site(fcinfo);
+	layout_text = PG_GETARG_TEXT_PP(arg);
+	size = VARSIZE_ANY(layout_text);
+	if (site->layout_text == NULL ||
+		VARSIZE_ANY(site->layout_text) != size ||
+		memcmp(site->layout_text, layout_text, size) != 0)
+	{
+		Layout		layout;
+		char	   *reason;
+		text	   *old_text = site->layout_text;
+
+		if (!LayoutParse(text_to_cstring(layout_text), &layout, &reason))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid snowflake layout: \"%s\"",
+							text_to_cstring(layout_text)),
+					 errdetail("%s", reason)));
+		site->layout_text = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, size);
+		memcpy(site->layout_text, layout_text, size);
+		site->layout = layout;
+		if (old_text != NULL)
+			pfree(old_text);
+	}
+	return &site->layout;
+}
+
+/* The row that a function returns. */
+Datum
+CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	CallSite   *site = get_call_site(fcinfo);
+
+	if (site->tupdesc == NULL)
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		TupleDesc	tupdesc;
+
+		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		site->tupdesc = BlessTupleDesc(CreateTupleDescCopy(tupdesc));
+		MemoryContextSwitchTo(oldcontext);
+	}
+	return HeapTupleGetDatum(heap_form_tuple(site->tupdesc, values, nulls));
+}

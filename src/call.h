@@ -1,0 +1,20 @@
+/*-------------------------------------------------------------------------
+ *
+ * call.h
+ *	  What the functions of SQL share: their layout, and the row they return.
+ *
+ * snowflake/src/call.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_CALL_H
+#define SNOWFLAKE_CALL_H
+
+#include "fmgr.h"
+
+#include "layout.h"
+
+extern const Layout *CallLayout(FunctionCallInfo fcinfo, int arg);
+extern Datum CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls);
+
+#endif							/* SNOWFLAKE_CALL_H */
