@@ -7,6 +7,7 @@ OBJS = \
 	$(WIN32RES) \
 	snowflake.o \
 	src/adjust.o \
+	src/bound.o \
 	src/call.o \
 	src/clock.o \
 	src/decode.o \

@@ -19,6 +19,7 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
+#include "bound.h"
 #include "call.h"
 #include "clock.h"
 #include "generator.h"
@@ -39,10 +40,7 @@ open_mark(Mark *mark)
 	int64		wait_start = 0;
 
 	while (MarkOpen(mark, MARK_WAIT) != MARK_OPENED)
-	{
-		if (!ClockKeepWaiting(10000, WAIT_MARK, setting_max_wait * INT64CONST(1000), &wait_start))
-			MarkThrowLocked();
-	}
+		BoundWaitForMark(&wait_start);
 }
 
 static void

@@ -17,8 +17,8 @@
  * look() computes these, from one consistent look at shared memory.  A lane is
  * chosen that has ids from then on, and increasing ones for this session; see
  * lane.c.  If they are before the end, a window is opened there.  If not,
- * make_room() sees to the bound that is in the way: it moves the limit, waits,
- * or throws the error that belongs to it.  Then everything is looked at again.
+ * bound.c sees to the one that is in the way: it moves the limit, waits, or
+ * throws the error that belongs to it.  Then everything is looked at again.
  *
  * A window is used only while the clock stays in the tick it was in when the
  * window was opened, which may be earlier than the tick of the ids.  Within it
@@ -42,13 +42,12 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
+#include "bound.h"
 #include "clock.h"
-#include "errors.h"
 #include "generator.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
-#include "stats.h"
 #include "worker.h"
 
 /* What a session knows of the layout in force, the settings and its worker. */
@@ -59,7 +58,6 @@ static struct
 	Worker		worker;
 	uint64		start;			/* first tick that the worker may use */
 	uint64		next_tick;		/* first tick after a change of worker id */
-	uint64		ahead;			/* ticks that ids may be ahead of the clock */
 	int			time_shift;
 	int			lane_shift;
 	int			sequence_shift;
@@ -82,53 +80,12 @@ static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet */
 static bool filled_lane = false;	/* in the tick of the last id */
 
-/* The ticks that a call may use, and what bounds them. */
-typedef struct TickRange
-{
-	uint32		version;
-	int64		wall_tick;		/* what the clock says; -1: nothing of use */
-	TimestampTz now;			/* what is believed of it */
-	uint64		now_tick;
-	uint64		floor;
-	uint64		limit;
-	uint64		lease_end;
-	uint64		ahead_end;
-	uint64		from;
-	uint64		end;
-	bool		greedy;			/* has to leave room for others */
-} TickRange;
-
 
 /* Error context callback: count errors that come for want of ids. */
 static void
 count_error(void *arg)
 {
 	StatsAddError(geterrcode());
-}
-
-/* Wait for a lease, or for ours to be extended. */
-static void
-wait_for_lease(int64 *wait_start)
-{
-	if (ClockKeepWaiting(10000, WAIT_LEASE, setting_max_wait * INT64CONST(1000), wait_start))
-		return;
-
-	ereport(ERROR,
-			(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
-			 errmsg("server has no lease of a worker id for snowflake ids"),
-			 config.worker.id < 0 ? 0 :
-			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
-					   config.worker.id,
-					   timestamptz_to_str(LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(&config.worker)))),
-			 errhint("%s", WorkerLeaseHint())));
-}
-
-/* Wait for a transaction that changes or drops what holds the mark. */
-static void
-wait_for_mark(int64 *wait_start)
-{
-	if (!ClockKeepWaiting(10000, WAIT_MARK, setting_max_wait * INT64CONST(1000), wait_start))
-		MarkThrowLocked();
 }
 
 /*
@@ -149,7 +106,7 @@ configure(int64 *wait_start)
 	SettingsCheckUsable();
 	layout = SharedLayout();
 	while (version = WorkerGet(&config.worker), config.worker.id < 0)
-		wait_for_lease(wait_start);
+		BoundWaitForLease(&config.worker, wait_start);
 	WorkerPutBits(&config.worker, layout);
 
 	/*
@@ -159,10 +116,9 @@ configure(int64 *wait_start)
 	if (last_word != 0 && config.worker.bits != old_bits)
 		config.next_tick = (last_word >> config.sequence_bits) + 1;
 	while (!LimitReadPages(layout, &config.worker, &config.start))
-		wait_for_mark(wait_start);
+		BoundWaitForMark(wait_start);
 	LaneEnter(layout);
 
-	config.ahead = LimitAhead(layout);
 	config.time_shift = layout->shift[FIELD_TIME];
 	config.lane_shift = layout->shift[FIELD_LANE];
 	config.sequence_shift = layout->shift[FIELD_SEQUENCE];
@@ -180,83 +136,6 @@ is_configured(void)
 		config.version == pg_atomic_read_u32(&shared->version);
 }
 
-/* A mark that leaves no tick to the layout. */
-static void
-mark_exhausted(const Layout *layout, uint64 tick)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
-			 errmsg("snowflake layout has no tick left above the mark"),
-			 errdetail("Ids up to " INT64_FORMAT " or more are taken in this database, and the largest of the layout \"%s\" is " INT64_FORMAT ".",
-					   LimitMarkBelow(layout, &config.worker, tick),
-					   LayoutToText(layout), LayoutLargestId(layout)),
-			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, set it right.")));
-}
-
-/*
- * Wait for the clock to come near enough to a tick.  Throws an error when the
- * call has waited for long enough.  "mark_tick" is the first tick above a mark
- * that was found on disk, or 0.
- */
-static void
-wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
-			   uint64 mark_tick, int64 *wait_start)
-{
-	uint64		ahead = mark_tick != 0 ? config.ahead : range->ahead_end - range->now_tick - 1;
-	uint64		reservation = LimitReservation(layout);
-	uint64		begin = Max(mark_tick, Max(range->floor, config.start));
-	int64		max_wait = setting_max_wait * INT64CONST(1000);
-	int64		missing = 0;
-	TimestampTz now = ClockLook();
-	uint64		now_tick = ClockTick(layout, now);
-
-	/* others may have looked at a later clock, and used up what we saw */
-	if (setting_max_ahead >= 0 && tick <= now_tick + ahead)
-		return;
-
-	if (setting_max_ahead >= 0)
-	{
-		missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - now;
-
-		/*
-		 * After a start the mark is up to a reservation ahead of the last id.
-		 * Wait for that even beyond max_wait, so that a restart alone causes
-		 * no error.
-		 */
-		if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
-			max_wait = Max(max_wait, (int64) (reservation + 2) * layout->tick);
-
-		/* look up now and then, in case somebody sets the clock right */
-		if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, max_wait, wait_start))
-			return;
-	}
-
-	if (config.worker.start > now_tick + ahead)
-		ereport(ERROR,
-				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
-				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
-				 errdetail("It is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first.",
-						   config.worker.id,
-						   timestamptz_to_str(LayoutTickInstant(layout, config.worker.start)),
-						   missing / 1e3),
-				 errhint("It begins above what others can have made with the worker id. No other one was free, or the registry may have lost grants.")));
-	if (begin > now_tick + ahead || setting_max_ahead < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 errmsg("snowflake ids are too far ahead of the clock"),
-				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server gives ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
-						   LimitMarkBelow(layout, &config.worker, begin),
-						   (int64) (now_tick << config.time_shift) | config.worker.bits,
-						   missing / 1e3, setting_max_ahead, setting_max_wait),
-				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If layout or epoch were changed, ids of the new layout must be greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, set it right.")));
-	ereport(ERROR,
-			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-			 errmsg("snowflake ids are too far ahead of the clock"),
-			 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
-					   missing / 1e3, setting_max_ahead, setting_max_wait),
-			 errhint("If ids are wanted faster than the layout has them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
-}
-
 /*
  * The ticks that a call may use.  A session that wants a block, or took more
  * than an eighth of a lane in its last tick, has to leave room for others: it
@@ -266,8 +145,11 @@ static void
 look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 {
 	uint64		taken = stats_pending[STATS_IDS] - window.ids_before;
+	uint64		ahead = LimitAhead(layout);
 
 	range->version = config.version;
+	range->worker = &config.worker;
+	range->start = config.start;
 	LimitGet(&range->limit, &range->floor);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
 
@@ -278,62 +160,19 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 	 */
 	if (!LayoutTimeToTick(layout, now, &range->wall_tick))
 		range->wall_tick = -1;
-	range->now = now;
 	range->now_tick = range->wall_tick;
 	if (range->now_tick >= range->limit || range->now_tick < range->floor ||
 		shared->clock.doubted)
-	{
-		range->now = ClockLook();
-		range->now_tick = ClockTick(layout, range->now);
-	}
+		range->now_tick = ClockTick(layout, ClockLook());
 
 	range->from = Max(Max(range->now_tick, range->floor),
 					  Max(config.start, config.next_tick));
 	range->greedy = block ||
 		(taken > Max(config.sequence_mask / 8, 1) &&
 		 range->from <= (last_word >> config.sequence_bits) + 1);
-	range->ahead_end = range->now_tick + (range->greedy ? config.ahead / 2 : config.ahead) + 1;
+	range->ahead_end = range->now_tick + (range->greedy ? ahead / 2 : ahead) + 1;
 	range->end = Min(Min(range->limit, range->lease_end),
 					 Min(range->ahead_end, (uint64) layout->last_tick + 1));
-}
-
-/* Deal with the bound that excludes a tick: move it, wait, or throw its error. */
-static void
-make_room(const Layout *layout, const TickRange *range, uint64 tick,
-		  int64 *wait_start)
-{
-	uint64		mark_tick;
-
-	if (tick > (uint64) layout->last_tick)
-	{
-		if (range->floor > (uint64) layout->last_tick)
-			mark_exhausted(layout, range->floor);
-		ClockThrowExhausted(layout);
-	}
-	if (tick >= range->ahead_end)
-	{
-		wait_for_clock(layout, range, tick, 0, wait_start);
-		return;
-	}
-	if (tick >= range->lease_end)
-	{
-		wait_for_lease(wait_start);
-		return;
-	}
-	switch (LimitMove(layout, &config.worker, range->version, tick, true, &mark_tick))
-	{
-		case LIMIT_MOVED:
-		case LIMIT_BUSY:
-			break;
-		case LIMIT_LOCKED:
-			wait_for_mark(wait_start);
-			break;
-		case LIMIT_IS_FAR:
-			if (mark_tick > (uint64) layout->last_tick)
-				mark_exhausted(layout, mark_tick);
-			wait_for_clock(layout, range, mark_tick, mark_tick, wait_start);
-			break;
-	}
 }
 
 /* Open a window: settle which lane and tick the next ids come from. */
@@ -385,7 +224,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
 		if (spot.tick < range.end)
 			break;
-		make_room(layout, &range, spot.tick, wait_start);
+		BoundMakeRoom(layout, &range, spot.tick, wait_start);
 	}
 
 	error_context_stack = errcallback.previous;
@@ -493,7 +332,7 @@ GeneratorReservable(void)
 
 	(void) GeneratorWorker(&layout);
 	per_tick = LaneReach() * (LaneGreedyLast(config.sequence_mask) + 1.0);
-	ticks = 1 + config.ahead / 2 + (double) setting_max_wait * 1000 / layout->tick;
+	ticks = 1 + LimitAhead(layout) / 2 + (double) setting_max_wait * 1000 / layout->tick;
 	return Min(per_tick * ticks, PG_INT32_MAX);
 }
 

@@ -53,8 +53,8 @@ StatsAdd(StatsCounter counter, uint64 number)
 }
 
 /* Add what is pending to the counters of the server. */
-static void
-fold(void)
+void
+StatsFold(void)
 {
 	for (int i = 0; i < NUM_PENDING_STATS; i++)
 	{
@@ -67,7 +67,7 @@ fold(void)
 static void
 fold_at_exit(int code, Datum arg)
 {
-	fold();
+	StatsFold();
 	shared_stats = NULL;
 }
 
@@ -82,7 +82,7 @@ fold_at_end(XactEvent event, void *arg)
 			break;
 		default:
 			if (stats_pending[STATS_IDS] != folded[STATS_IDS])
-				fold();
+				StatsFold();
 			break;
 	}
 }
@@ -106,7 +106,7 @@ StatsFoldNowAndThen(TimestampTz now)
 	/* the clock may have been set back */
 	if (((uint64) now - (uint64) folded_at) >= FOLD_DELAY)
 	{
-		fold();
+		StatsFold();
 		folded_at = now;
 	}
 }
@@ -115,20 +115,26 @@ StatsFoldNowAndThen(TimestampTz now)
 void
 StatsAddError(int code)
 {
-	if (code == ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD)
-		StatsAdd(STATS_ERRORS_AHEAD, 1);
-	else if (code == ERRCODE_SNOWFLAKE_BEFORE_EPOCH)
-		StatsAdd(STATS_ERRORS_EPOCH, 1);
-	else if (code == ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED)
-		StatsAdd(STATS_ERRORS_EXHAUSTED, 1);
-	else if (code == ERRCODE_SNOWFLAKE_NO_LEASE)
-		StatsAdd(STATS_ERRORS_LEASE, 1);
-	else if (code == ERRCODE_CONFIG_FILE_ERROR)
-		StatsAdd(STATS_ERRORS_SETTING, 1);
-	else if (code == ERRCODE_LOCK_NOT_AVAILABLE)
-		StatsAdd(STATS_ERRORS_LOCK, 1);
-	else if (code == ERRCODE_SNOWFLAKE_CLOCK_REFUSED)
-		StatsAdd(STATS_ERRORS_CLOCK, 1);
+	static const struct
+	{
+		int			code;
+		StatsCounter counter;
+	}			errors[] =
+	{
+		{ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD, STATS_ERRORS_AHEAD},
+		{ERRCODE_SNOWFLAKE_BEFORE_EPOCH, STATS_ERRORS_EPOCH},
+		{ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED, STATS_ERRORS_EXHAUSTED},
+		{ERRCODE_SNOWFLAKE_NO_LEASE, STATS_ERRORS_LEASE},
+		{ERRCODE_CONFIG_FILE_ERROR, STATS_ERRORS_SETTING},
+		{ERRCODE_LOCK_NOT_AVAILABLE, STATS_ERRORS_LOCK},
+		{ERRCODE_SNOWFLAKE_CLOCK_REFUSED, STATS_ERRORS_CLOCK},
+	};
+
+	for (int i = 0; i < lengthof(errors); i++)
+	{
+		if (errors[i].code == code)
+			StatsAdd(errors[i].counter, 1);
+	}
 }
 
 /* Count a step of the clock, in us. */
@@ -145,20 +151,9 @@ StatsAddStepBack(int64 step, TimestampTz now)
 }
 
 void
-StatsGet(Stats *stats)
-{
-	/* a session is not to miss what it knows of */
-	fold();
-	for (int i = 0; i < NUM_STATS; i++)
-		stats->counters[i] = pg_atomic_read_u64(&shared_stats->counters[i]);
-	stats->last_step_back = pg_atomic_read_u64(&shared_stats->last_step_back);
-	stats->reset_at = pg_atomic_read_u64(&shared_stats->reset_at);
-}
-
-void
 StatsReset(void)
 {
-	fold();
+	StatsFold();
 	for (int i = 0; i < NUM_STATS; i++)
 		pg_atomic_write_u64(&shared_stats->counters[i], 0);
 	pg_atomic_write_u64(&shared_stats->last_step_back, 0);

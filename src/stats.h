@@ -45,13 +45,6 @@ typedef struct StatsShared
 	pg_atomic_uint64 reset_at;	/* likewise */
 } StatsShared;
 
-typedef struct Stats
-{
-	uint64		counters[NUM_STATS];
-	TimestampTz last_step_back;
-	TimestampTz reset_at;
-} Stats;
-
 extern uint64 stats_pending[NUM_PENDING_STATS];
 
 /* Count in this process; StatsFoldNowAndThen() sees to the rest. */
@@ -63,11 +56,11 @@ StatsPend(StatsCounter counter, uint64 number)
 
 extern void StatsInit(StatsShared *memory);
 extern void StatsAttach(StatsShared *memory);
+extern void StatsFold(void);
 extern void StatsFoldNowAndThen(TimestampTz now);
 extern void StatsAddError(int code);
 extern void StatsAdd(StatsCounter counter, uint64 number);
 extern void StatsAddStepBack(int64 step, TimestampTz now);
-extern void StatsGet(Stats *stats);
 extern void StatsReset(void);
 
 #endif							/* SNOWFLAKE_STATS_H */

@@ -128,27 +128,6 @@ state_text(const Status *status)
 	return "ready";
 }
 
-static const char *
-lease_state_text(LeaseState state)
-{
-	switch (state)
-	{
-		case LEASE_NOT_ASKED:
-			return "not asked";
-		case LEASE_HELD:
-			return "held";
-		case LEASE_UNREACHABLE:
-			return "unreachable";
-		case LEASE_NONE_FREE:
-			return "none free";
-		case LEASE_REFUSED:
-			return "refused";
-		case LEASE_RELEASED:
-			return "released";
-	}
-	return NULL;				/* keep compiler quiet */
-}
-
 /* The version of the extension. */
 static char *
 extension_version(void)
@@ -225,7 +204,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 	nulls[i] = status.mark == 0 || TIMESTAMP_NOT_FINITE(status.mark_at);
 	values[i++] = ahead_datum(status.mark_at);
 	nulls[i] = !status.worker.leased;
-	values[i++] = CStringGetTextDatum(lease_state_text(WorkerLeaseState()));
+	values[i++] = CStringGetTextDatum(WorkerLeaseWords()->name);
 	nulls[i] = nulls[i + 1] = TIMESTAMP_NOT_FINITE(status.lease_ends);
 	values[i++] = TimestampTzGetDatum(status.lease_starts);
 	values[i++] = TimestampTzGetDatum(status.lease_ends);
@@ -239,22 +218,26 @@ snowflake_status(PG_FUNCTION_ARGS)
 Datum
 snowflake_get_stat(PG_FUNCTION_ARGS)
 {
-	Stats		stats;
+	TimestampTz last_step_back;
 	Datum		values[NUM_STATS + 2];
 	bool		nulls[NUM_STATS + 2] = {false};
 
 	SharedAttach();
-	StatsGet(&stats);
+	/* a session is not to miss what it knows of */
+	StatsFold();
 	for (int i = 0; i < NUM_STATS; i++)
 	{
+		uint64		counter = pg_atomic_read_u64(&shared->stats.counters[i]);
+
 		if (i == STATS_WAIT_TIME || i == STATS_MARK_FLUSH_TIME || i == STATS_LARGEST_STEP_BACK)
-			values[i] = Float8GetDatum(stats.counters[i] / 1000.0);
+			values[i] = Float8GetDatum(counter / 1000.0);
 		else
-			values[i] = Int64GetDatum(stats.counters[i]);
+			values[i] = Int64GetDatum(counter);
 	}
-	values[NUM_STATS] = TimestampTzGetDatum(stats.last_step_back);
-	nulls[NUM_STATS] = stats.last_step_back == 0;
-	values[NUM_STATS + 1] = TimestampTzGetDatum(stats.reset_at);
+	last_step_back = pg_atomic_read_u64(&shared->stats.last_step_back);
+	values[NUM_STATS] = TimestampTzGetDatum(last_step_back);
+	nulls[NUM_STATS] = last_step_back == 0;
+	values[NUM_STATS + 1] = TimestampTzGetDatum(pg_atomic_read_u64(&shared->stats.reset_at));
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
 }
 

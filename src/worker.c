@@ -105,37 +105,42 @@ WorkerFits(const Worker *worker, const Layout *layout)
 		setting_datacenter_id <= LayoutLargest(layout, FIELD_DATACENTER);
 }
 
-LeaseState
-WorkerLeaseState(void)
+/* What came of asking for a lease, in words. */
+const LeaseWords *
+WorkerLeaseWords(void)
 {
+	static const LeaseWords words[] = {
+		[LEASE_NOT_ASKED] = {
+			"not asked",
+			"The server was started or promoted a moment ago, and asks the registry for a lease. If that goes on, \"max_worker_processes\" may have no room for the lease worker."
+		},
+		[LEASE_HELD] = {
+			"held",
+			"The lease is renewed every third of \"snowflake.registry_lease\". If that is too late, raise it, or lower \"snowflake.max_ahead\"."
+		},
+		[LEASE_UNREACHABLE] = {
+			"unreachable",
+			"The registry cannot be reached; the server's log tells why. Ids are made again as soon as it answers."
+		},
+		[LEASE_NONE_FREE] = {
+			"none free",
+			"The registry has no free worker id. Ids are made again as soon as it has one."
+		},
+		[LEASE_REFUSED] = {
+			"refused",
+			"The registry refuses this server; the server's log tells why."
+		},
+		[LEASE_RELEASED] = {
+			"released",
+			"The lease was given back, because the server or its lease worker is being stopped."
+		}
+	};
 	LeaseState	state;
 
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	state = shared->lease.state;
 	LWLockRelease(&shared->lock);
-	return state;
-}
-
-/* What to tell a caller for whom there is no lease. */
-const char *
-WorkerLeaseHint(void)
-{
-	switch (WorkerLeaseState())
-	{
-		case LEASE_NOT_ASKED:
-			return "The server was started or promoted a moment ago, and asks the registry for a lease. If that goes on, \"max_worker_processes\" may have no room for the lease worker.";
-		case LEASE_HELD:
-			return "The lease is renewed every third of \"snowflake.registry_lease\". If that is too late, raise it, or lower \"snowflake.max_ahead\".";
-		case LEASE_UNREACHABLE:
-			return "The registry cannot be reached; the server's log tells why. Ids are made again as soon as it answers.";
-		case LEASE_NONE_FREE:
-			return "The registry has no free worker id. Ids are made again as soon as it has one.";
-		case LEASE_REFUSED:
-			return "The registry refuses this server; the server's log tells why.";
-		case LEASE_RELEASED:
-			return "The lease was given back, because the server or its lease worker is being stopped.";
-	}
-	return NULL;				/* keep compiler quiet */
+	return &words[state];
 }
 
 /* The first tick that does not begin before an instant. */

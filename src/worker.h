@@ -22,13 +22,19 @@ typedef struct Worker
 	uint64		start;			/* first tick of the lease; 0 if not leased */
 } Worker;
 
+/* A LeaseState as snowflake_status() shows it, and the hint of an error. */
+typedef struct LeaseWords
+{
+	const char *name;
+	const char *hint;
+} LeaseWords;
+
 extern uint32 WorkerGet(Worker *worker);
 extern uint64 WorkerLeaseEnd(const Worker *worker);
 extern void WorkerPutBits(Worker *worker, const Layout *layout);
 extern int64 WorkerMask(const Layout *layout);
 extern bool WorkerFits(const Worker *worker, const Layout *layout);
-extern LeaseState WorkerLeaseState(void);
-extern const char *WorkerLeaseHint(void);
+extern const LeaseWords *WorkerLeaseWords(void);
 
 /* for the lease worker */
 extern void WorkerSetLease(int64 worker_id, TimestampTz starts,

@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * bound.c
+ *	  The bounds of the ticks that a call may use: moved, or waited for.
+ *
+ * generator.c says which bounds there are.  Whatever is done here, the caller
+ * looks at all of them again.
+ *
+ * A call waits for at most snowflake.max_wait, by the time at which it began to:
+ * "wait_start" is 0 at first, and its caller keeps it.
+ *
+ * snowflake/src/bound.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "utils/timestamp.h"
+
+#include "bound.h"
+#include "clock.h"
+#include "errors.h"
+#include "limit.h"
+#include "settings.h"
+
+
+/* Wait for a lease, or for ours to be extended. */
+void
+BoundWaitForLease(const Worker *worker, int64 *wait_start)
+{
+	if (ClockKeepWaiting(10000, WAIT_LEASE, setting_max_wait * INT64CONST(1000), wait_start))
+		return;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+			 errmsg("server has no lease of a worker id for snowflake ids"),
+			 worker->id < 0 ? 0 :
+			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
+					   worker->id,
+					   timestamptz_to_str(LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(worker)))),
+			 errhint("%s", WorkerLeaseWords()->hint)));
+}
+
+/* Wait for a transaction that changes or drops what holds the mark. */
+void
+BoundWaitForMark(int64 *wait_start)
+{
+	if (!ClockKeepWaiting(10000, WAIT_MARK, setting_max_wait * INT64CONST(1000), wait_start))
+		MarkThrowLocked();
+}
+
+/* A mark that leaves no tick to the layout. */
+static void
+throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
+			 errmsg("snowflake layout has no tick left above the mark"),
+			 errdetail("Ids up to " INT64_FORMAT " or more are taken in this database, and the largest of the layout \"%s\" is " INT64_FORMAT ".",
+					   LimitMarkBelow(layout, worker, tick),
+					   LayoutToText(layout), LayoutLargestId(layout)),
+			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, set it right.")));
+}
+
+/*
+ * Wait for the clock to come near enough to a tick.  Throws an error when the
+ * call has waited for long enough.  "mark_tick" is the first tick above a mark
+ * that was found on disk, or 0.
+ */
+static void
+wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
+			   uint64 mark_tick, int64 *wait_start)
+{
+	uint64		ahead = mark_tick != 0 ? LimitAhead(layout) : range->ahead_end - range->now_tick - 1;
+	uint64		reservation = LimitReservation(layout);
+	uint64		begin = Max(mark_tick, Max(range->floor, range->start));
+	int64		max_wait = setting_max_wait * INT64CONST(1000);
+	int64		missing = 0;
+	TimestampTz now = ClockLook();
+	uint64		now_tick = ClockTick(layout, now);
+
+	/* others may have looked at a later clock, and used up what we saw */
+	if (setting_max_ahead >= 0 && tick <= now_tick + ahead)
+		return;
+
+	if (setting_max_ahead >= 0)
+	{
+		missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - now;
+
+		/*
+		 * After a start the mark is up to a reservation ahead of the last id.
+		 * Wait for that even beyond max_wait, so that a restart alone causes
+		 * no error.
+		 */
+		if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
+			max_wait = Max(max_wait, (int64) (reservation + 2) * layout->tick);
+
+		/* look up now and then, in case somebody sets the clock right */
+		if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, max_wait, wait_start))
+			return;
+	}
+
+	if (range->worker->start > now_tick + ahead)
+		ereport(ERROR,
+				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
+				 errdetail("It is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first.",
+						   range->worker->id,
+						   timestamptz_to_str(LayoutTickInstant(layout, range->worker->start)),
+						   missing / 1e3),
+				 errhint("It begins above what others can have made with the worker id. No other one was free, or the registry may have lost grants.")));
+	if (begin > now_tick + ahead || setting_max_ahead < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+				 errmsg("snowflake ids are too far ahead of the clock"),
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server gives ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+						   LimitMarkBelow(layout, range->worker, begin),
+						   LayoutPut(layout, FIELD_TIME, now_tick) | range->worker->bits,
+						   missing / 1e3, setting_max_ahead, setting_max_wait),
+				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If layout or epoch were changed, ids of the new layout must be greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, set it right.")));
+	ereport(ERROR,
+			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+			 errmsg("snowflake ids are too far ahead of the clock"),
+			 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+					   missing / 1e3, setting_max_ahead, setting_max_wait),
+			 errhint("If ids are wanted faster than the layout has them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
+}
+
+/* Deal with the bound that excludes a tick: move it, wait, or throw its error. */
+void
+BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
+			  int64 *wait_start)
+{
+	uint64		mark_tick;
+
+	if (tick > (uint64) layout->last_tick)
+	{
+		if (range->floor > (uint64) layout->last_tick)
+			throw_mark_exhausted(layout, range->worker, range->floor);
+		ClockThrowExhausted(layout);
+	}
+	if (tick >= range->ahead_end)
+	{
+		wait_for_clock(layout, range, tick, 0, wait_start);
+		return;
+	}
+	if (tick >= range->lease_end)
+	{
+		BoundWaitForLease(range->worker, wait_start);
+		return;
+	}
+	switch (LimitMove(layout, range->worker, range->version, tick, true, &mark_tick))
+	{
+		case LIMIT_MOVED:
+		case LIMIT_BUSY:
+			break;
+		case LIMIT_LOCKED:
+			BoundWaitForMark(wait_start);
+			break;
+		case LIMIT_IS_FAR:
+			if (mark_tick > (uint64) layout->last_tick)
+				throw_mark_exhausted(layout, range->worker, mark_tick);
+			wait_for_clock(layout, range, mark_tick, mark_tick, wait_start);
+			break;
+	}
+}

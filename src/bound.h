@@ -1,0 +1,37 @@
+/*-------------------------------------------------------------------------
+ *
+ * bound.h
+ *	  The bounds of the ticks that a call may use: moved, or waited for.
+ *
+ * snowflake/src/bound.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_BOUND_H
+#define SNOWFLAKE_BOUND_H
+
+#include "worker.h"
+
+/* The ticks that a call may use, and what bounds them. */
+typedef struct TickRange
+{
+	uint32		version;		/* see lane.c */
+	const Worker *worker;
+	int64		wall_tick;		/* what the clock says; -1: nothing of use */
+	uint64		now_tick;		/* what is believed of it */
+	uint64		start;			/* first tick that the worker may use */
+	uint64		floor;
+	uint64		limit;
+	uint64		lease_end;
+	uint64		ahead_end;
+	uint64		from;
+	uint64		end;
+	bool		greedy;			/* has to leave room for others */
+} TickRange;
+
+extern void BoundMakeRoom(const Layout *layout, const TickRange *range,
+						  uint64 tick, int64 *wait_start);
+extern void BoundWaitForLease(const Worker *worker, int64 *wait_start);
+extern void BoundWaitForMark(int64 *wait_start);
+
+#endif							/* SNOWFLAKE_BOUND_H */
