@@ -13,6 +13,7 @@ OBJS = \
 	src/decode.o \
 	src/generator.o \
 	src/inspect.o \
+	src/iso.o \
 	src/lane.o \
 	src/layout.o \
 	src/limit.o \

@@ -20,13 +20,17 @@
 
 #include "common/int.h"
 #include "lib/stringinfo.h"
-#include "utils/datetime.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
+#include "iso.h"
 #include "layout.h"
 
-const char *const layout_field_names[LAYOUT_NUM_FIELDS] = {
+/* The keys of a layout's words are the fields and these two. */
+#define KEY_TICK	LAYOUT_NUM_FIELDS
+#define KEY_EPOCH	(LAYOUT_NUM_FIELDS + 1)
+#define NUM_KEYS	(LAYOUT_NUM_FIELDS + 2)
+
+const char *const layout_field_names[] = {
 	[FIELD_TIME] = "time",
 	[FIELD_DATACENTER] = "datacenter",
 	[FIELD_WORKER] = "worker",
@@ -34,6 +38,8 @@ const char *const layout_field_names[LAYOUT_NUM_FIELDS] = {
 	[FIELD_LANE] = "lane",
 	[FIELD_SEQUENCE] = "sequence",
 	[FIELD_TAG] = "tag",
+	[KEY_TICK] = "tick",
+	[KEY_EPOCH] = "epoch",
 };
 
 /*
@@ -77,10 +83,6 @@ static const struct
 
 /* 2026-01-01 00:00 UTC, as in the default layout */
 #define DEFAULT_EPOCH_UNIX_MS	INT64CONST(1767225600000)
-
-/* A layout's words are the fields and these two; a bit each in a mask. */
-#define WORD_TICK	LAYOUT_NUM_FIELDS
-#define WORD_EPOCH	(LAYOUT_NUM_FIELDS + 1)
 
 #define UNIX_EPOCH_TO_POSTGRES \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
@@ -126,19 +128,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 							   layout_field_names[field]);
 			return false;
 		}
-		if (bits > 0)
-			layout->order[layout->num_fields++] = field;
-	}
-	else if (bits == 0)
-	{
-		int			place = 0;
-
-		while (layout->order[place] != field)
-			place++;
-		layout->num_fields--;
-		memmove(&layout->order[place], &layout->order[place + 1],
-				(layout->num_fields - place) * sizeof(layout->order[0]));
-		layout->order[layout->num_fields] = 0;
+		layout->order[layout->num_fields++] = field;
 	}
 	layout->bits[field] = (int32) bits;
 	return true;
@@ -167,135 +157,32 @@ read_tick(const char *value, Layout *layout, char **reason)
 	return false;
 }
 
-/*
- * Whether the text has the form YYYY-MM-DDThh:mm[:ss[.ffffff]], and what
- * follows it.
- */
-static bool
-is_iso_instant(const char *text, const char **zone)
-{
-	const char *shape = "dddd-dd-ddTdd:dd";
-
-	for (; *shape != '\0'; shape++, text++)
-	{
-		if (*shape == 'd' ? !isdigit((unsigned char) *text) :
-			pg_toupper((unsigned char) *text) != *shape)
-			return false;
-	}
-	if (text[0] == ':' && isdigit((unsigned char) text[1]) &&
-		isdigit((unsigned char) text[2]))
-	{
-		text += 3;
-		if (*text == '.' && isdigit((unsigned char) text[1]))
-			text += 1 + strspn(text + 1, "0123456789");
-	}
-	*zone = text;
-	return true;
-}
-
-static bool
-is_iso_zone(const char *zone)
-{
-	size_t		length = strlen(zone);
-
-	if (pg_strcasecmp(zone, "Z") == 0)
-		return true;
-	/* +hh, +hhmm or +hh:mm */
-	return (zone[0] == '+' || zone[0] == '-') &&
-		strspn(zone + 1, "0123456789:") == length - 1 &&
-		((length == 3 && zone[2] != ':') ||
-		 (length == 5 && strchr(zone, ':') == NULL) ||
-		 (length == 6 && zone[3] == ':' && strchr(zone + 4, ':') == NULL));
-}
-
-/*
- * Read an instant that is known to have the ISO form with PostgreSQL's own
- * parser.  It must not see the letters "T" and "Z": it would look them up
- * among the abbreviations of zones, which are the session's, and which a
- * parallel worker may not have at the time that it is given the settings.
- */
-static bool
-read_iso_instant(const char *value, const char *zone_text, TimestampTz *instant)
-{
-	char	   *text = psprintf("%.*s%s", (int) (zone_text - value), value,
-								isalpha((unsigned char) *zone_text) ? "+00" : zone_text);
-	char		workbuf[MAXDATELEN + MAXDATEFIELDS];
-	char	   *field[MAXDATEFIELDS];
-	int			ftype[MAXDATEFIELDS];
-	int			nf;
-	int			dtype;
-	struct pg_tm tm;
-	fsec_t		fsec;
-	int			zone;
-
-	text[strlen("YYYY-MM-DD")] = ' ';
-	return ParseDateTime(text, workbuf, sizeof(workbuf), field, ftype,
-						 MAXDATEFIELDS, &nf) == 0 &&
-		compat_decode_datetime(field, ftype, nf, &dtype, &tm, &fsec,
-							   &zone) == 0 &&
-		dtype == DTK_DATE &&
-		tm2timestamp(&tm, fsec, &zone, instant) == 0;
-}
-
-/* Take an instant apart, in UTC.  False if its year does not have four digits. */
-static bool
-to_iso_fields(TimestampTz instant, struct pg_tm *tm, fsec_t *fsec)
-{
-	return timestamp2tm(instant, NULL, tm, fsec, NULL, NULL) == 0 &&
-		tm->tm_year >= 1 && tm->tm_year <= 9999;
-}
-
 static bool
 read_epoch(const char *value, Layout *layout, char **reason)
 {
 	int64		unix_ms;
-	const char *zone;
-	struct pg_tm tm;
-	fsec_t		fsec;
 
-	if (read_number(value, &unix_ms))
+	if (!read_number(value, &unix_ms))
+		return IsoParse(value, &layout->epoch, reason);
+	if (!pg_mul_s64_overflow(unix_ms, 1000, &layout->epoch) &&
+		!pg_sub_s64_overflow(layout->epoch, UNIX_EPOCH_TO_POSTGRES,
+							 &layout->epoch) &&
+		IS_VALID_TIMESTAMP(layout->epoch))
+		return true;
+	*reason = psprintf("\"epoch:%s\" is out of range for a timestamp.",
+					   value);
+	return false;
+}
+
+static const char *
+find_preset(const char *name)
+{
+	for (int i = 0; i < lengthof(presets); i++)
 	{
-		if (!pg_mul_s64_overflow(unix_ms, 1000, &layout->epoch) &&
-			!pg_sub_s64_overflow(layout->epoch, UNIX_EPOCH_TO_POSTGRES,
-								 &layout->epoch) &&
-			IS_VALID_TIMESTAMP(layout->epoch))
-			return true;
-		*reason = psprintf("\"epoch:%s\" is out of range for a timestamp.",
-						   value);
-		return false;
+		if (pg_strcasecmp(name, presets[i].name) == 0)
+			return presets[i].text;
 	}
-	if (!is_iso_instant(value, &zone))
-	{
-		*reason = psprintf("\"epoch:%s\": an epoch is an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, or Unix milliseconds, such as 1767225600000.",
-						   value);
-		return false;
-	}
-	if (*zone == '\0')
-	{
-		*reason = psprintf("\"epoch:%s\" has no zone; append \"Z\" for UTC, or an offset such as \"+01:00\".",
-						   value);
-		return false;
-	}
-	if (!is_iso_zone(zone))
-	{
-		*reason = psprintf("\"epoch:%s\": \"%s\" is not a zone; it is \"Z\" for UTC, or an offset such as \"+01:00\".",
-						   value, zone);
-		return false;
-	}
-	if (!read_iso_instant(value, zone, &layout->epoch))
-	{
-		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
-						   value);
-		return false;
-	}
-	/* the zone may take it to a year that LayoutInstantToText() cannot write */
-	if (!to_iso_fields(layout->epoch, &tm, &fsec))
-	{
-		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
-						   value);
-		return false;
-	}
-	return true;
+	return NULL;
 }
 
 static char *
@@ -314,27 +201,13 @@ static bool
 read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 {
 	char	   *value = strchr(word, ':');
-	int			key = LAYOUT_NUM_FIELDS + 2;
+	int			key = value == NULL ? NUM_KEYS : 0;
 
 	if (value != NULL)
-	{
 		*value++ = '\0';
-		if (pg_strcasecmp(word, "tick") == 0)
-			key = WORD_TICK;
-		else if (pg_strcasecmp(word, "epoch") == 0)
-			key = WORD_EPOCH;
-		else
-		{
-			for (key = 0; key < LAYOUT_NUM_FIELDS; key++)
-			{
-				if (pg_strcasecmp(word, layout_field_names[key]) == 0)
-					break;
-			}
-			if (key == LAYOUT_NUM_FIELDS)
-				key = LAYOUT_NUM_FIELDS + 2;
-		}
-	}
-	if (key > WORD_EPOCH)
+	while (key < NUM_KEYS && pg_strcasecmp(word, layout_field_names[key]) != 0)
+		key++;
+	if (key == NUM_KEYS)
 	{
 		*reason = psprintf("\"%s\" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor \"tick:\", nor \"epoch:\", nor a preset that stands first (%s).",
 						   word, list_presets());
@@ -347,9 +220,9 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 	}
 	*seen |= 1 << key;
 
-	if (key == WORD_TICK)
+	if (key == KEY_TICK)
 		return read_tick(value, layout, reason);
-	if (key == WORD_EPOCH)
+	if (key == KEY_EPOCH)
 		return read_epoch(value, layout, reason);
 	return read_bits((LayoutField) key, value, layout, reason);
 }
@@ -358,8 +231,19 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 static bool
 finish_layout(Layout *layout, char **reason)
 {
+	int			num_fields = layout->num_fields;
 	int			shift = 0;
 
+	/* leave out fields without bits */
+	layout->num_fields = 0;
+	for (int i = 0; i < num_fields; i++)
+	{
+		LayoutField field = layout->order[i];
+
+		layout->order[i] = 0;
+		if (layout->bits[field] > 0)
+			layout->order[layout->num_fields++] = field;
+	}
 	memset(layout->shift, 0, sizeof(layout->shift));
 	for (int i = layout->num_fields - 1; i >= 0; i--)
 	{
@@ -418,22 +302,10 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 	for (word = strtok_r(words, " \t\r\n", &rest); word != NULL;
 		 word = strtok_r(NULL, " \t\r\n", &rest))
 	{
-		int			preset = lengthof(presets);
+		const char *preset = first ? find_preset(word) : NULL;
 
-		if (first)
-		{
-			for (preset = 0; preset < lengthof(presets); preset++)
-			{
-				if (pg_strcasecmp(word, presets[preset].name) == 0)
-					break;
-			}
-		}
-		if (preset < lengthof(presets))
-		{
-			if (!LayoutParse(presets[preset].text, layout, reason))
-				return false;
-		}
-		else if (!read_word(word, layout, &seen, reason))
+		if (preset != NULL ? !LayoutParse(preset, layout, reason) :
+			!read_word(word, layout, &seen, reason))
 			return false;
 		first = false;
 	}
@@ -454,22 +326,12 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 char *
 LayoutInstantToText(TimestampTz instant)
 {
-	struct pg_tm tm;
-	fsec_t		fsec;
-	char		fraction[8] = "";
+	char	   *iso = IsoFromInstant(instant);
 
 	/* microseconds since 1970 may be more than there is room for */
-	if (!to_iso_fields(instant, &tm, &fsec))
-		return psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
-						UNIX_EPOCH_TO_POSTGRES / 1000);
-
-	if (fsec % 1000 != 0)
-		snprintf(fraction, sizeof(fraction), ".%06d", (int) fsec);
-	else if (fsec != 0)
-		snprintf(fraction, sizeof(fraction), ".%03d", (int) fsec / 1000);
-	return psprintf("%04d-%02d-%02dT%02d:%02d:%02d%sZ",
-					tm.tm_year, tm.tm_mon, tm.tm_mday,
-					tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
+	return iso != NULL ? iso :
+		psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
+				 UNIX_EPOCH_TO_POSTGRES / 1000);
 }
 
 /* The layout in full, as a text that LayoutParse() reads back. */
@@ -519,17 +381,13 @@ LayoutCheckValue(const Layout *layout, LayoutField field, int64 value)
 {
 	if (value >= 0 && value <= LayoutLargest(layout, field))
 		return;
-	if (layout->bits[field] == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("value " INT64_FORMAT " is out of range for snowflake field \"%s\"",
-						value, layout_field_names[field]),
-				 errdetail("The layout \"%s\" has no field \"%s\"; only 0 can stand for it.",
-						   LayoutToText(layout), layout_field_names[field])));
 	ereport(ERROR,
 			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 			 errmsg("value " INT64_FORMAT " is out of range for snowflake field \"%s\"",
 					value, layout_field_names[field]),
+			 layout->bits[field] == 0 ?
+			 errdetail("The layout \"%s\" has no field \"%s\"; only 0 can stand for it.",
+					   LayoutToText(layout), layout_field_names[field]) :
 			 errdetail("The field has %d bits in the layout \"%s\" and takes values from 0 to " INT64_FORMAT ".",
 					   layout->bits[field], LayoutToText(layout),
 					   LayoutLargest(layout, field))));

@@ -56,7 +56,7 @@ typedef struct Layout
 	int64		last_tick;		/* the time field is full, or timestamptz ends */
 } Layout;
 
-extern const char *const layout_field_names[LAYOUT_NUM_FIELDS];
+extern const char *const layout_field_names[];
 
 extern bool LayoutParse(const char *text, Layout *layout, char **reason);
 extern char *LayoutToText(const Layout *layout);
