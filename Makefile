@@ -1,6 +1,6 @@
 # snowflake/Makefile
 
-# the library, and that of the lease worker, from registry/snowflake_lease.c
+# the library, and that of the lease worker, from registry/snowflake_lease.c and connection.c
 MODULE_big = snowflake
 MODULES = snowflake_lease
 OBJS = \
@@ -38,6 +38,8 @@ PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir)
 
 REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 
+EXTRA_CLEAN = connection.o
+
 # packages are tested without
 TAP_TESTS ?= 1
 
@@ -47,16 +49,17 @@ include $(PGXS)
 
 # libcrypto is the server's; libpq takes long to load, and only the lease worker needs it
 snowflake$(DLSUFFIX): LDFLAGS_SL += $(filter -lcrypto, $(LIBS))
-snowflake_lease$(DLSUFFIX): LDFLAGS_SL += $(libpq) $(PTHREAD_LIBS)
-vpath snowflake_lease.c $(srcdir)/registry
+snowflake_lease$(DLSUFFIX): LDFLAGS_SL += connection.o $(libpq) $(PTHREAD_LIBS)
+snowflake_lease$(DLSUFFIX): connection.o
+vpath %.c $(srcdir)/registry
 
 # PostgreSQL 15 exports all functions; to look up our own takes time, too
 ifeq ($(PORTNAME), linux)
-snowflake$(DLSUFFIX): LDFLAGS_SL += -Wl,-Bsymbolic
+snowflake$(DLSUFFIX) snowflake_lease$(DLSUFFIX): LDFLAGS_SL += -Wl,-Bsymbolic
 endif
 
 # PGXS knows of header dependencies only where the server was configured so
-$(OBJS) snowflake_lease.o: $(wildcard $(srcdir)/src/*.h)
+$(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/registry/*.h)
 
 # a build outside of the sources, as Debian's, has no such directory
 $(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src

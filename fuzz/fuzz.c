@@ -61,9 +61,6 @@ extern char *__wrap_text_to_cstring(const text *t);
 /* Ids, beside the edges, that are tried in each layout. */
 #define NUM_IDS		4
 
-#define UNIX_EPOCH_TO_POSTGRES \
-	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
-
 typedef enum Function
 {
 	CAPACITY,

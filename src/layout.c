@@ -84,9 +84,6 @@ static const struct
 /* 2026-01-01 00:00 UTC, as in the default layout */
 #define DEFAULT_EPOCH_UNIX_MS	INT64CONST(1767225600000)
 
-#define UNIX_EPOCH_TO_POSTGRES \
-	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
-
 /* No layout that makes sense comes near this; it bounds what is quoted. */
 #define MAX_TEXT_LENGTH 500
 

@@ -27,6 +27,10 @@
 /* One bit at least is left for what tells two ids of a tick apart. */
 #define LAYOUT_MAX_TIME_BITS	62
 
+/* What a timestamp has to be added to be in microseconds since 1970. */
+#define UNIX_EPOCH_TO_POSTGRES \
+	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
+
 typedef enum LayoutField
 {
 	FIELD_TIME,

@@ -1,0 +1,32 @@
+/*-------------------------------------------------------------------------
+ *
+ * connection.h
+ *	  The lease worker's connection to the registry.
+ *
+ * snowflake/registry/connection.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_CONNECTION_H
+#define SNOWFLAKE_CONNECTION_H
+
+#include "libpq-fe.h"
+
+#include "registry.h"
+
+/* How often a lease is renewed before its end. */
+#define RENEWALS			3
+
+extern bool ConnectionOpen(void);
+extern bool ConnectionIsOpen(void);
+extern void ConnectionClose(void);
+extern PGresult *ConnectionQuery(const char *sql, int num_values,
+								 const char *const *values);
+extern void ConnectionSleep(long delay);
+
+/* in snowflake_lease.c: the main library, and how a failure is logged */
+extern const SnowflakeInterface *snowflake;
+extern void LeaseNoteFailure(LeaseState state, const char *message,
+							 const char *detail);
+
+#endif							/* SNOWFLAKE_CONNECTION_H */
