@@ -14,13 +14,12 @@
 #include "catalog/pg_type.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
 #include "utils/builtins.h"
-#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "compat.h"
 #include "generator.h"
 #include "registry.h"
 #include "settings.h"
@@ -51,6 +50,14 @@ Datum
 snowflake_nextval(PG_FUNCTION_ARGS)
 {
 	PG_RETURN_INT64(GeneratorNext(0));
+}
+
+static bool
+may_execute(Oid function)
+{
+	return DatumGetBool(DirectFunctionCall2(has_function_privilege_id,
+											ObjectIdGetDatum(function),
+											CStringGetTextDatum("EXECUTE")));
 }
 
 /*
@@ -96,8 +103,8 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 							   CStringGetDatum("nextval_batch"),
 							   PointerGetDatum(buildoidvector(&argtype, 1)),
 							   ObjectIdGetDatum(get_namespace_oid("snowflake_internal", true)));
-	if (!OidIsValid(function) || !compat_may_execute(function) ||
-		!compat_may_execute(simplify->fcall->funcid))
+	if (!OidIsValid(function) || !may_execute(function) ||
+		!may_execute(simplify->fcall->funcid))
 		PG_RETURN_POINTER(NULL);
 
 	/* outside of a domain's constraint, this node gives NULL */

@@ -14,11 +14,8 @@
 #ifndef SNOWFLAKE_COMPAT_H
 #define SNOWFLAKE_COMPAT_H
 
-#include "access/xlog.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_proc.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
 #include "storage/lwlock.h"
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
@@ -27,7 +24,6 @@
 #include "storage/relfilenode.h"
 #endif
 #include "storage/shmem.h"
-#include "utils/acl.h"
 #include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
@@ -90,18 +86,6 @@ compat_find_setting(const char *name)
 			return settings[i];
 	}
 	return NULL;
-#endif
-}
-
-/* Whether the current user may execute a function. */
-static inline bool
-compat_may_execute(Oid function)
-{
-#if PG_VERSION_NUM >= 160000
-	return object_aclcheck(ProcedureRelationId, function, GetUserId(),
-						   ACL_EXECUTE) == ACLCHECK_OK;
-#else
-	return pg_proc_aclcheck(function, GetUserId(), ACL_EXECUTE) == ACLCHECK_OK;
 #endif
 }
 

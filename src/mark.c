@@ -34,7 +34,7 @@
  * no other lock while it does: the relations are locked as nextval() does,
  * but only if that is possible at once.  What the pages hold is guarded by
  * their content locks, the sequence's first, which are released before the
- * WAL is flushed.  Processes of one parallel group do not keep each other out
+ * WAL is flushed (flush.c).  Processes of one parallel group do not keep each other out
  * by that lock, so LimitMove() is right without it.  AdjustReset(), which no
  * parallel query runs, is not: the lock keeps a mover that is still flushing
  * from publishing its limit after the reset has taken the limit away.
@@ -51,7 +51,6 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
@@ -59,14 +58,8 @@
 #include "commands/extension.h"
 #include "commands/sequence.h"
 #include "miscadmin.h"
-#include "postmaster/interrupt.h"
-#include "replication/syncrep.h"
-#include "replication/walsender.h"
-#include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -364,70 +357,6 @@ MarkWritePages(Mark *mark)
 	lsn = GenericXLogFinish(state);
 	MarkUnlockPages(mark);
 	return lsn;
-}
-
-/* Whether synchronous standbys are to have flushed the WAL, and have not. */
-static bool
-standbys_are_behind(XLogRecPtr lsn)
-{
-	bool		behind;
-
-	/*
-	 * Test the setting, not the flag that the checkpointer derives from it in
-	 * shared memory: minor releases have changed what that flag means.
-	 */
-	if (max_wal_senders == 0 ||
-		SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
-		return false;
-	LWLockAcquire(SyncRepLock, LW_SHARED);
-	behind = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] < lsn;
-	LWLockRelease(SyncRepLock);
-	return behind;
-}
-
-/*
- * Flush the WAL up to here, and wait until synchronous standbys have done so.
- *
- * A commit waits in SyncRepWaitForLSN(), which does what the session's
- * synchronous_commit says, and hides that it was cancelled because the commit
- * has happened.  The mark is for all sessions, and must not count before the
- * standbys have it: so a cancel throws its error.  With "finish" it does not,
- * and the result is false.
- */
-bool
-MarkFlush(XLogRecPtr lsn, bool finish)
-{
-	if (XLogRecPtrIsInvalid(lsn))
-		return true;
-	XLogFlush(lsn);
-
-	while (standbys_are_behind(lsn))
-	{
-		if (finish && (QueryCancelPending || ProcDiePending))
-		{
-			QueryCancelPending = false;
-			return false;
-		}
-		(void) WaitLatch(MyLatch,
-						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 10, WAIT_EVENT_SYNC_REP);
-		ResetLatch(MyLatch);
-		if (!finish)
-			CHECK_FOR_INTERRUPTS();
-
-		/*
-		 * Notice when synchronous_standby_names is emptied, or we would wait
-		 * forever.  We are not within a commit, so a reload is as safe here
-		 * as set_config() in a query.  Parallel queries may not change
-		 * settings; their wait has to be canceled.
-		 */
-		if (ConfigReloadPending && !IsInParallelMode())
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
-	}
-	return true;
 }
 
 void

@@ -66,8 +66,10 @@ extern void MarkCheckStays(const Mark *mark);
 extern void MarkLockPages(Mark *mark);
 extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
-extern bool MarkFlush(XLogRecPtr lsn, bool finish);
 pg_noreturn extern void MarkThrowLocked(void);
 extern Guard MarkCurrentGuard(void);
+
+/* in flush.c */
+extern bool MarkFlush(XLogRecPtr lsn, bool finish);
 
 #endif							/* SNOWFLAKE_MARK_H */

@@ -1,0 +1,87 @@
+/*-------------------------------------------------------------------------
+ *
+ * flush.c
+ *	  The flush of what was written to the mark.
+ *
+ * A commit waits in SyncRepWaitForLSN(), which does what the session's
+ * synchronous_commit says, and hides that it was cancelled because the commit
+ * has happened.  The mark is for all sessions, and must not count before the
+ * standbys have it.  So this waits in a loop of its own.
+ *
+ * snowflake/src/flush.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+
+#include "mark.h"
+
+
+/* Whether synchronous standbys are to have flushed the WAL, and have not. */
+static bool
+standbys_are_behind(XLogRecPtr lsn)
+{
+	bool		behind;
+
+	/*
+	 * Test the setting, not the flag that the checkpointer derives from it in
+	 * shared memory: minor releases have changed what that flag means.
+	 */
+	if (max_wal_senders == 0 ||
+		SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+		return false;
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	behind = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] < lsn;
+	LWLockRelease(SyncRepLock);
+	return behind;
+}
+
+/*
+ * Flush the WAL up to here, and wait until synchronous standbys have done so.
+ * A cancel throws its error; with "finish" it does not, and the result is false.
+ */
+bool
+MarkFlush(XLogRecPtr lsn, bool finish)
+{
+	if (XLogRecPtrIsInvalid(lsn))
+		return true;
+	XLogFlush(lsn);
+
+	while (standbys_are_behind(lsn))
+	{
+		if (finish && (QueryCancelPending || ProcDiePending))
+		{
+			QueryCancelPending = false;
+			return false;
+		}
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 10, WAIT_EVENT_SYNC_REP);
+		ResetLatch(MyLatch);
+		if (!finish)
+			CHECK_FOR_INTERRUPTS();
+
+		/*
+		 * Notice when synchronous_standby_names is emptied, or we would wait
+		 * forever.  We are not within a commit, so a reload is as safe here
+		 * as set_config() in a query.  Parallel queries may not change
+		 * settings; their wait has to be canceled.
+		 */
+		if (ConfigReloadPending && !IsInParallelMode())
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+	}
+	return true;
+}
