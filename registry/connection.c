@@ -142,20 +142,16 @@ wait_for_socket(int event, instr_time start)
 	return !(occurred & WL_TIMEOUT);
 }
 
-/* An element of a list that is separated by commas; the only one for all. */
+/* An element of a list that is separated by commas, and how many there are. */
 static char *
-list_element(const char *list, int number)
+list_element(const char *list, int number, int *length)
 {
-	const char *end = strchr(list, ',');
-
-	if (end == NULL)
-		return pstrdup(list);
-	for (; number > 0 && end != NULL; number--)
-	{
-		list = end + 1;
-		end = strchr(list, ',');
-	}
-	return end == NULL ? pstrdup(list) : pnstrdup(list, end - list);
+	*length = 1;
+	for (const char *comma = list; (comma = strchr(comma, ',')) != NULL; comma++)
+		(*length)++;
+	for (number %= *length; number > 0; number--)
+		list = strchr(list, ',') + 1;
+	return pnstrdup(list, strcspn(list, ","));
 }
 
 /*
@@ -226,19 +222,17 @@ start_connection(void)
 	attempt.values[1] = *snowflake->registry;
 	for (PQconninfoOption *option = options; option != NULL && option->keyword != NULL; option++)
 	{
-		int			length = 1;
+		int			length;
 
 		if (option->val == NULL ||
 			(strcmp(option->keyword, "host") != 0 &&
 			 strcmp(option->keyword, "hostaddr") != 0 &&
 			 strcmp(option->keyword, "port") != 0))
 			continue;
-		for (const char *comma = option->val; (comma = strchr(comma, ',')) != NULL; comma++)
-			length++;
-		num_hosts = Max(num_hosts, length);
 		/* later ones have precedence */
 		attempt.keywords[num_keywords] = option->keyword;
-		attempt.values[num_keywords++] = list_element(option->val, next_host % length);
+		attempt.values[num_keywords++] = list_element(option->val, next_host, &length);
+		num_hosts = Max(num_hosts, length);
 	}
 	PQconninfoFree(options);
 	attempt.keywords[num_keywords] = NULL;

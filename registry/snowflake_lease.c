@@ -11,8 +11,7 @@
  * extension "snowflake_registry", leases a worker id there, renews the lease
  * every third of its time, and tells the generator how far it goes.
  *
- * A lease is a range of time in the ids, and the registry never grants what
- * it has granted before.  So nothing here has to happen in time:
+ * As src/worker.c says, nothing has to happen in time.  But one order counts:
  *
  *		The generator is told of a lease after the registry has committed it,
  *		and told of the end of one before the registry is.

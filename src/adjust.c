@@ -122,7 +122,8 @@ AdjustAdvance(int64 id, bool force)
 	bool		is_far;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
-	worker = GeneratorWorker(&layout);
+	worker = GeneratorWorker();
+	layout = SharedLayout();
 	LayoutCheckId(layout, id);
 	if (force && !superuser())
 		ereport(ERROR,
@@ -205,7 +206,8 @@ AdjustReset(bool force)
 	bool		others_are_far;
 
 	PreventCommandDuringRecovery("snowflake_reset_mark()");
-	worker = GeneratorWorker(&layout);
+	worker = GeneratorWorker();
+	layout = SharedLayout();
 	if (setting_max_ahead < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -264,10 +266,7 @@ AdjustReset(bool force)
 	guard->exempt = worker->pair;
 	guard->bound = LimitMarkBelow(layout, worker, near_tick);
 
-	/*
-	 * sessions that read the guard again wait for its page, and see the new
-	 * one
-	 */
+	/* a session that reads the guard again waits for its page */
 	LaneBeginChange();
 	pg_atomic_write_u64(&limit_slot->floor, near_tick);
 	limit_slot->closed = near_tick;

@@ -55,18 +55,12 @@
 #endif
 
 /* 16 gave DecodeDateTime() an argument for details of errors. */
-static inline int
-compat_decode_datetime(char **field, int *ftype, int nf, int *dtype,
-					   struct pg_tm *tm, fsec_t *fsec, int *tzp)
-{
 #if PG_VERSION_NUM >= 160000
-	DateTimeErrorExtra extra;
-
-	return DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tzp, &extra);
+#define compat_decode_datetime(...) \
+	DecodeDateTime(__VA_ARGS__, &(DateTimeErrorExtra) {0})
 #else
-	return DecodeDateTime(field, ftype, nf, dtype, tm, fsec, tzp);
+#define compat_decode_datetime(...) DecodeDateTime(__VA_ARGS__)
 #endif
-}
 
 /* The record of a setting, or NULL; 16 exported the function for that. */
 static inline struct config_generic *
@@ -92,33 +86,28 @@ compat_find_setting(const char *name)
 /* Where the file of a relation is; 16 renamed all of it. */
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator CompatFile;
-#define COMPAT_FILE(space, database, number) \
-	{.spcOid = (space), .dbOid = (database), .relNumber = (number)}
 #else
 typedef RelFileNode CompatFile;
-#define COMPAT_FILE(space, database, number) \
-	{.spcNode = (space), .dbNode = (database), .relNode = (number)}
 #endif
 
 static inline CompatFile
 compat_file(Form_pg_class form)
 {
-	CompatFile	file = COMPAT_FILE(OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace,
-								   MyDatabaseId, form->relfilenode);
+	CompatFile	file = {
+		OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace,
+		MyDatabaseId,
+		form->relfilenode
+	};
 
 	return file;
 }
 
 /* Wait events of an extension have names from 17 on. */
-static inline uint32
-compat_wait_event(const char *name)
-{
 #if PG_VERSION_NUM >= 170000
-	return WaitEventExtensionNew(name);
+#define compat_wait_event(name) WaitEventExtensionNew(name)
 #else
-	return PG_WAIT_EXTENSION;
+#define compat_wait_event(name) PG_WAIT_EXTENSION
 #endif
-}
 
 /* The function that initialises named shared memory; 19 gave it an argument. */
 #if PG_VERSION_NUM >= 190000

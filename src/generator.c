@@ -213,10 +213,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 			continue;
 		}
 
-		/*
-		 * pairs with LaneBeginChange(): whoever sees a change sees its
-		 * version
-		 */
+		/* pairs with LaneBeginChange(): a change is seen with its version */
 		pg_read_barrier();
 		layout = SharedLayout();
 		look(layout, now, block, &range);
@@ -229,10 +226,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 
 	error_context_stack = errcallback.previous;
 
-	/*
-	 * a lane that is full makes the session go on to another, or to a later
-	 * tick
-	 */
+	/* a full lane sends the session to another, or to a later tick */
 	if (last_word == 0 || range.from > last_tick)
 		filled_lane = false;
 	else if (spot.tick != last_tick || spot.lane != last_lane)
@@ -292,9 +286,9 @@ GeneratorNext(int64 tag_bits)
 	}
 }
 
-/* The worker to make ids with, and the layout in force, for other calls. */
+/* The worker to make ids with, for other calls. */
 const Worker *
-GeneratorWorker(const Layout **layout)
+GeneratorWorker(void)
 {
 	int64		wait_start = 0;
 	ErrorContextCallback errcallback = {
@@ -306,7 +300,6 @@ GeneratorWorker(const Layout **layout)
 	while (!is_configured())
 		configure(&wait_start);
 	error_context_stack = errcallback.previous;
-	*layout = SharedLayout();
 	return &config.worker;
 }
 
@@ -330,7 +323,7 @@ GeneratorReservable(void)
 						   LayoutToText(layout)),
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
-	(void) GeneratorWorker(&layout);
+	(void) GeneratorWorker();
 	per_tick = LaneReach() * (LaneGreedyLast(config.sequence_mask) + 1.0);
 	ticks = 1 + LimitAhead(layout) / 2 + (double) setting_max_wait * 1000 / layout->tick;
 	return Min(per_tick * ticks, PG_INT32_MAX);

@@ -217,9 +217,8 @@ LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
 }
 
 /*
- * Read the limit first.  LimitMove() publishes the floor before the limit, so
- * whoever sees a new limit sees its floor.  With a new limit and an old floor, a
- * session could make ids in ticks that were used before the last start.
+ * Read the limit first: with a new limit and an old floor, a session could make
+ * ids in ticks that were used before the last start.
  */
 void
 LimitGet(uint64 *limit, uint64 *floor)

@@ -77,10 +77,7 @@ static Oid	sequence_oid = InvalidOid;
 static Oid	view_oid = InvalidOid;
 
 
-/*
- * Whether a row of a catalog is of the running transaction, which may take it
- * back.
- */
+/* Whether the running transaction made a row, and may take it back. */
 static bool
 is_of_this_transaction(HeapTuple tuple)
 {
