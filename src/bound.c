@@ -28,7 +28,7 @@
 void
 BoundWaitForLease(const Worker *worker, int64 *wait_start)
 {
-	if (ClockKeepWaiting(10000, WAIT_LEASE, setting_max_wait * INT64CONST(1000), wait_start))
+	if (ClockKeepWaiting(10000, WAIT_LEASE, 0, wait_start))
 		return;
 
 	ereport(ERROR,
@@ -45,7 +45,7 @@ BoundWaitForLease(const Worker *worker, int64 *wait_start)
 void
 BoundWaitForMark(int64 *wait_start)
 {
-	if (!ClockKeepWaiting(10000, WAIT_MARK, setting_max_wait * INT64CONST(1000), wait_start))
+	if (!ClockKeepWaiting(10000, WAIT_MARK, 0, wait_start))
 		MarkThrowLocked();
 }
 
@@ -74,7 +74,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	uint64		ahead = mark_tick != 0 ? LimitAhead(layout) : range->ahead_end - range->now_tick - 1;
 	uint64		reservation = LimitReservation(layout);
 	uint64		begin = Max(mark_tick, Max(range->floor, range->start));
-	int64		max_wait = setting_max_wait * INT64CONST(1000);
+	int64		at_least = 0;
 	int64		missing = 0;
 	TimestampTz now = ClockLook();
 	uint64		now_tick = ClockTick(layout, now);
@@ -93,10 +93,10 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 		 * no error.
 		 */
 		if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
-			max_wait = Max(max_wait, (int64) (reservation + 2) * layout->tick);
+			at_least = (reservation + 2) * layout->tick;
 
 		/* look up now and then, in case somebody sets the clock right */
-		if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, max_wait, wait_start))
+		if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, wait_start))
 			return;
 	}
 

@@ -289,13 +289,14 @@ ClockWaitEvent(WaitReason reason)
 }
 
 /*
- * Sleep for a while; false if the call has waited for as long as it may.  All
- * by the reference clock: the other one may be stepping.
+ * Sleep for a while; false if the call has waited for snowflake.max_wait, and
+ * for "at_least".  All by the reference clock: the other one may be stepping.
  */
 bool
-ClockKeepWaiting(int64 a_while, WaitReason reason, int64 max_wait,
+ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
 				 int64 *wait_start)
 {
+	int64		max_wait = Max(setting_max_wait * INT64CONST(1000), at_least);
 	int64		now = ClockReference();
 	int64		left;
 

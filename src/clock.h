@@ -28,7 +28,7 @@ extern int64 ClockReference(void);
 pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
 extern TimestampTz ClockReadCheckpoint(void);
 extern uint32 ClockWaitEvent(WaitReason reason);
-extern bool ClockKeepWaiting(int64 a_while, WaitReason reason, int64 max_wait,
+extern bool ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
 							 int64 *wait_start);
 
 #endif							/* SNOWFLAKE_CLOCK_H */

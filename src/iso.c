@@ -18,7 +18,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "iso.h"
+#include "layout.h"
 
 /*
  * Whether the text has the form YYYY-MM-DDThh:mm[:ss[.ffffff]], and what

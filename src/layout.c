@@ -22,7 +22,6 @@
 #include "lib/stringinfo.h"
 #include "utils/timestamp.h"
 
-#include "iso.h"
 #include "layout.h"
 
 /* The keys of a layout's words are the fields and these two. */
