@@ -23,9 +23,9 @@
  *		Invariant 3.  Once LaneEndChange() has returned, no session can take
  *		an id from a window opened before LaneBeginChange().
  *
- * The version is odd during a change, so that nobody opens a window on half of
- * it.  After that every lane is moved by one word.  A session that has read
- * its lane's word before that fails to swap it, and looks again; see
+ * The version is raised before the change, so that no id is made by half of
+ * it.  After the change every lane is moved by one word.  A session that has
+ * read its lane's word before that fails to swap it, and looks again; see
  * LaneTake().
  *
  * Note about locking issues: words and version are atomics.  The lock guards
@@ -222,7 +222,7 @@ void
 LaneBeginChange(void)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	/* a full barrier: who sees the change sees this */
+	/* a full barrier: who sees the change, or a word moved, sees this */
 	pg_atomic_fetch_add_u32(&shared->version, 1);
 }
 
@@ -230,7 +230,6 @@ LaneBeginChange(void)
 void
 LaneEndChange(void)
 {
-	pg_atomic_fetch_add_u32(&shared->version, 1);
 	for (int i = 0; i < MAX_LANES; i++)
 		pg_atomic_fetch_add_u64(&shared->lanes[i].word, 1);
 	LWLockRelease(&shared->lock);
