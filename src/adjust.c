@@ -231,14 +231,6 @@ AdjustReset(bool force)
 		return;
 	}
 
-	/*
-	 * No limit, no ids; and nobody can move it while the mark is ours.  If we
-	 * fail below, the next LimitMove() sets it again.
-	 */
-	LaneBeginChange();
-	pg_atomic_write_u64(&limit_slot->limit, 0);
-	LaneEndChange();
-
 	if (LaneFurthestTick(layout) >= far_tick ||
 		LimitTickAbove(layout, limit_slot->written) >= far_tick)
 		ereport(ERROR,

@@ -34,10 +34,10 @@
  * no other lock while it does: the relations are locked as nextval() does,
  * but only if that is possible at once.  What the pages hold is guarded by
  * their content locks, the sequence's first, which are released before the
- * WAL is flushed (flush.c).  Processes of one parallel group do not keep each other out
- * by that lock, so LimitMove() is right without it.  AdjustReset(), which no
- * parallel query runs, is not: the lock keeps a mover that is still flushing
- * from publishing its limit after the reset has taken the limit away.
+ * WAL is flushed, see flush.c.  Processes of one parallel group do not keep
+ * each other out by that lock, so LimitMove() is right without it.
+ * AdjustReset(), which no parallel query runs, is not: the lock keeps a mover
+ * that has looked at the clock before the reset from writing after it.
  *
  * snowflake/src/mark.c
  *
