@@ -260,7 +260,7 @@ SELECT snowflake_reset_mark(NULL);
 CREATE FUNCTION my_nextval() RETURNS bigint AS '$libdir/snowflake', 'snowflake_nextval' LANGUAGE C;
 SELECT pg_sleep(3);
 SELECT my_nextval() AS id \gset
-SELECT snowflake_nextval() > :id AS above, last_value >= :id AS covered FROM snowflake_internal.mark;
+SELECT snowflake_nextval() > :id AS above, bound >= :id AS covered FROM snowflake_internal.guard;
 \set VERBOSITY sqlstate
 DROP EXTENSION snowflake;
 \c

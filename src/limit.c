@@ -27,7 +27,9 @@
  * with a template or with another database that had our OID: ids begin above
  * it.  Nothing remembers such a bound until the limit has been moved; each
  * attempt reads it again.  So a slot without sessions can be given to another
- * database: the pages hold everything that matters.
+ * database: the pages hold everything that matters.  A bound that looks like
+ * ours may still be from a template; so a database that was created again does
+ * not go on with the slot, see LimitEnter().
  *
  * A mark above the guard was set by SQL.  From the next move of the limit on
  * ids are above it.  If it is too far ahead of the clock, the limit is not
@@ -47,6 +49,7 @@
 
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/syscache.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -99,8 +102,28 @@ leave(int code, Datum arg)
 }
 
 /*
+ * Who has written the row of our database: another one with the same OID has
+ * another row.
+ */
+static TransactionId
+database_row(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	TransactionId row;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
+	row = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return row;
+}
+
+/*
  * Find the slot of our database, or take one.  One without sessions whose
  * limit the clock has passed can be taken: its database loses nothing.
+ *
+ * A database that was dropped has no sessions.  So the row matters only then;
+ * ALTER DATABASE writes another one, too, which does no harm.
  */
 void
 LimitEnter(void)
@@ -108,11 +131,13 @@ LimitEnter(void)
 	const Layout *layout = SharedLayoutIfFixed();
 	TimestampTz now = GetCurrentTimestamp();
 	uint64		now_tick = 0;
+	TransactionId row;
 	DatabaseSlot *found = NULL;
 	DatabaseSlot *unused = NULL;
 
 	if (limit_slot != NULL)
 		return;
+	row = database_row();
 	if (layout != NULL && now >= layout->epoch)
 		now_tick = LayoutSpan(layout->epoch, now) / layout->tick;
 
@@ -127,10 +152,14 @@ LimitEnter(void)
 				 pg_atomic_read_u64(&candidate->limit) <= now_tick)
 			unused = candidate;
 	}
-	if (found == NULL && unused != NULL)
-	{
+	if (found == NULL)
 		found = unused;
+	if (found != NULL &&
+		(found->database != MyDatabaseId ||
+		 (found->sessions == 0 && found->row != row)))
+	{
 		found->database = MyDatabaseId;
+		found->row = row;
 		clear(found);
 	}
 	if (found != NULL)
@@ -208,8 +237,6 @@ LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
 	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
 		return false;
 	MarkLockPages(&mark);
-	if (limit_slot->written != mark.guard.bound)
-		LimitForget();
 	*start = Max(worker->start, LimitTickOf(layout, worker, &mark.guard));
 	MarkUnlockPages(&mark);
 	MarkClose(&mark);

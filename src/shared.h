@@ -43,6 +43,7 @@ typedef union Lane
 typedef struct DatabaseSlot
 {
 	Oid			database;		/* InvalidOid: free */
+	TransactionId row;			/* that has written it to pg_database */
 	int			sessions;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
