@@ -1,0 +1,214 @@
+/*-------------------------------------------------------------------------
+ *
+ * reset.pml
+ *	  The clock was far ahead, and snowflake_reset_mark() sets the mark back.
+ *
+ * Besides that no id is made twice: once a reset is over, the mark stays near
+ * the clock, unless the clock is far ahead again.
+ *
+ * The operator gives the server a worker id that was never used, as the
+ * documentation says, or overlooks that and keeps the only one that there is.
+ * A session may have either worker id at any time, by a reload or a long
+ * statement.
+ *
+ * Bounds: one session (-DTWO_SESSIONS takes more memory than most have), two
+ * worker ids, a clock that is right or far ahead.
+ *
+ * snowflake/model/reset.pml
+ *
+ *-------------------------------------------------------------------------
+ */
+#define WORKERS		2
+#define NO_WORKER	WORKERS
+#define OWNERS		WORKERS
+#define OWNER		worker
+
+/* the clock says 1, or FAR */
+#define FAR			5
+#define LAST_TICK	5
+#define AHEAD		1			/* snowflake.max_ahead */
+/* what the clock, max_ahead and a reservation do not explain */
+#define FAR_TICK	(1 + AHEAD + RESERVATION + 2)
+
+#define LOOK_AT_CLOCK	now = (clock_is_far -> FAR : 1)
+#define AHEAD_END		(now + AHEAD + 1)
+#define IS_FAR(tick)	(tick > now + AHEAD)
+
+/* who has signed the guard's bound, see LimitMarkBelow(); and what a reset decides */
+#define MORE_OF_PAGES \
+	; byte writer; byte exempt; byte others; byte others_writer
+#define COPY_MORE_OF_PAGES(to, from) \
+	; to.writer = from.writer; to.exempt = from.exempt; \
+	to.others = from.others; to.others_writer = from.others_writer
+#define SIGN_PAGES \
+	if \
+	:: limit > page[0].guard || (limit == page[0].guard && worker > page[0].writer) -> \
+		page[0].writer = worker \
+	:: else \
+	fi; \
+	used = used | (1 << worker); \
+	assert(!is_reset || found < FAR_TICK + RESERVATION);
+
+#define MORE_OF_SESSION \
+	byte worker;
+#define MORE_OF_CONFIGURE \
+	; choose(worker, 0, WORKERS - 1)
+#define MORE_BETWEEN_CALLS \
+	:: atomic { current[me] -> is_open[me] = false; tick = 0; current[me] = false } \
+	:: atomic { \
+		/* the session ends, and another database takes the slot */ \
+		ONLY_SESSION && !mark_locked[0] -> \
+		is_open[me] = false; tick = 0; current[me] = false; clear_slot() }
+#define MORE_OF_END	; worker = 0
+#ifdef TWO_SESSIONS
+#define ONLY_SESSION	false
+#else
+#define ONLY_SESSION	true
+#endif
+#define MORE_OF_START
+
+#ifndef NO_OTHERS
+#define FIRST_TICK	(worker == page[0].exempt -> 0 : page[0].others)
+#else
+#define FIRST_TICK	0
+#endif
+
+#define CHECK_ID \
+	assert(tick < BOUND(disk[0])); \
+	assert(!is_reset || tick < FAR_TICK); \
+	used = used | (1 << worker)
+
+bool clock_is_far;
+bool is_reset;
+byte used;						/* worker ids that have made ids or moved the limit */
+
+#include "limit.pml"
+
+proctype Clock()
+{
+end:
+	do
+	:: clock_is_far -> clock_is_far = false
+	:: atomic { !clock_is_far -> clock_is_far = true; is_reset = false }
+	od
+}
+
+/* AdjustReset() */
+proctype Operator()
+{
+	byte worker;
+	bool bound_is_far;
+	byte near;
+
+reset:
+	{
+		atomic {
+			!IS_BUSY(0) && !clock_is_far ->
+			choose(worker, 0, WORKERS - 1);
+			if
+			:: (used & (1 << worker)) == 0 || used == (1 << worker)
+			:: else -> worker = 0; goto reset
+			fi;
+			mark_locked[0] = true
+		};
+		atomic {
+			!page_locked[0] ->
+			page_locked[0] = true;
+			near = page[0].guard;
+			bound_is_far = (near >= FAR_TICK);
+			if
+			:: !bound_is_far && (worker == page[0].exempt || page[0].others < FAR_TICK) -> goto leave
+			:: else
+			fi
+		};
+		atomic {
+			if
+#ifndef NO_LANES_CHECK
+			:: word >= FAR_TICK -> goto leave
+#endif
+#ifndef NO_WRITTEN_CHECK
+			:: slot.written >= FAR_TICK -> goto leave
+#endif
+#ifndef NO_WORKER_CHECK
+			:: bound_is_far && worker == page[0].writer -> goto leave
+			:: worker != page[0].exempt && page[0].others >= FAR_TICK &&
+				worker == page[0].others_writer -> goto leave
+#endif
+			:: else
+			fi
+		};
+		LaneBeginChange();
+		atomic {
+			near = MAX((bound_is_far -> 0 : near), 1);
+			near = MAX(near, slot.written);
+			slot.floor = near
+		};
+		atomic {
+			slot.closed = near;
+			slot.written = near
+		};
+		LaneEndChange();
+		atomic {
+			if
+			:: bound_is_far &&
+				(page[0].guard > page[0].others ||
+				 (page[0].guard == page[0].others && page[0].writer > page[0].others_writer)) ->
+				page[0].others = page[0].guard;
+				page[0].others_writer = page[0].writer
+			:: else
+			fi;
+			page[0].exempt = worker;
+			page[0].mark = near;
+			page[0].guard = near;
+			page[0].writer = worker;
+			used = used | (1 << worker);
+			page_locked[0] = false
+		};
+		d_step { flush_all() };
+		atomic {
+			if
+			:: !clock_is_far ->
+				is_reset = true;
+				/* ids are to be had */
+				assert(page[0].guard < FAR_TICK && word < FAR_TICK)
+			:: else
+			fi
+		};
+leave:
+		atomic {
+			page_locked[0] = false;
+			mark_locked[0] = false;
+			worker = 0;
+			bound_is_far = false;
+			near = 0;
+			goto reset
+		}
+	}
+	unless
+	{
+		atomic {
+			killed[2] ->
+			killed[2] = false;
+			worker = 0;
+			bound_is_far = false;
+			near = 0;
+			goto reset
+		}
+	}
+}
+
+init
+{
+	atomic {
+		page[0].exempt = NO_WORKER;
+		disk[0].exempt = NO_WORKER;
+		run Fate();
+		run Clock();
+		run Operator();
+		run Session(0)
+#ifdef TWO_SESSIONS
+		;
+		run Session(1)
+#endif
+	}
+}
