@@ -45,7 +45,7 @@ check "ids are counted" "$(value 'snowflake_stat_ids_total{.*}')" = 4711
 check "errors are counted by kind" "$(value 'snowflake_errors_total{.*kind="F0000".*}')" = 1
 check "others are not" "$(value 'snowflake_errors_total{.*kind="SF001".*}')" = 0
 check "ids can be made" "$(value 'snowflake_status_ready{.*state="ready".*}')" = 1
-check "all metrics are there" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 22
+check "all metrics are there" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 23
 check "and no error" "$(grep -c 'level=error' exporter.log)" -eq 0
 [ "$status" -eq 0 ] || cat exporter.log
 exit "$status"
