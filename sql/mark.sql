@@ -120,6 +120,19 @@ DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
 SELECT snowflake_nextval() > :id AS above;
 
+-- A savepoint of the transaction that creates the extension might take back its change
+SELECT snowflake_nextval() AS id \gset
+DROP EXTENSION snowflake;
+BEGIN;
+CREATE EXTENSION snowflake;
+SELECT snowflake_nextval() > :id AS above;
+SAVEPOINT rewrite;
+ALTER SEQUENCE snowflake_internal.mark RESTART;
+SELECT snowflake_advance(:id);
+ROLLBACK TO rewrite;
+SELECT snowflake_nextval() > :id AS above;
+COMMIT;
+
 -- In the transaction that alters it, its change might be taken back
 SELECT snowflake_nextval() AS id \gset
 BEGIN;

@@ -85,15 +85,16 @@ is_of_this_transaction(HeapTuple tuple)
 }
 
 /*
- * Whether the running transaction has created the extension.  Sets *dropped if
- * it has dropped or updated one that was there before.
+ * The transaction that has created the extension, if it is the running one or
+ * a subtransaction of it; else InvalidTransactionId.  Sets *dropped if one that
+ * was there before has been dropped or updated.
  */
-static bool
+static TransactionId
 created_here(bool *dropped)
 {
 	Oid			current = get_extension_oid("snowflake", false);
 	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
-	bool		created = false;
+	TransactionId created = InvalidTransactionId;
 	SysScanDesc scan;
 	HeapTuple	tuple;
 
@@ -107,7 +108,11 @@ created_here(bool *dropped)
 		if (strcmp(NameStr(extension->extname), "snowflake") != 0)
 			continue;
 		if (extension->oid == current && is_of_this_transaction(tuple))
-			created = true;
+		{
+			/* updated by another subtransaction: that is none of both */
+			created = !TransactionIdIsValid(created) || created == HeapTupleHeaderGetXmin(header) ?
+				HeapTupleHeaderGetXmin(header) : BootstrapTransactionId;
+		}
 		else if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
 				 TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
 			*dropped = true;
@@ -119,15 +124,17 @@ created_here(bool *dropped)
 
 /*
  * Refuse to write the mark if the running transaction has changed it, unless
- * it has created the extension and dropped none.  If it fails, or is rolled
- * back to a savepoint, the old mark comes back and does not cover the new ids.
+ * it has created the extension, in the same subtransaction, and dropped none.
+ * If it fails, or is rolled back to a savepoint, the old mark comes back and
+ * does not cover the new ids.
  */
 void
 MarkCheckStays(const Mark *mark)
 {
 	bool		dropped;
 
-	if (mark->is_new && (!created_here(&dropped) || dropped))
+	if (mark->is_new &&
+		(mark->changed_by != created_here(&dropped) || dropped))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark was changed in this transaction"),
@@ -171,7 +178,15 @@ look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
 						NameStr(form->relname)),
 				 errdetail("The mark must be a permanent sequence, and its guard a permanent materialized view of the access method \"heap\"."),
 				 errhint("Use ALTER SEQUENCE ... SET LOGGED, or ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
-	mark->is_new |= is_of_this_transaction(tuple);
+	if (is_of_this_transaction(tuple))
+	{
+		TransactionId changed_by = HeapTupleHeaderGetXmin(tuple->t_data);
+
+		/* by two subtransactions: not by the one that has created it */
+		mark->changed_by = !mark->is_new || mark->changed_by == changed_by ?
+			changed_by : FrozenTransactionId;
+		mark->is_new = true;
+	}
 	*file = compat_file(form);
 	ReleaseSysCache(tuple);
 	return usable;
@@ -389,7 +404,7 @@ MarkCurrentGuard(void)
 		guard = mark.guard;
 		MarkUnlockPages(&mark);
 	}
-	else if (!created_here(&dropped))
+	else if (!TransactionIdIsValid(created_here(&dropped)))
 		throw_empty();
 	relation_close(view, NoLock);
 	MarkClose(&mark);

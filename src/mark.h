@@ -53,6 +53,7 @@ typedef struct Mark
 	LOCKMODE	lockmode;
 	LOCKTAG		lock;
 	bool		is_new;			/* changed by the running transaction */
+	TransactionId changed_by;	/* or by which subtransaction of it */
 	Relation	sequence;		/* to write it; else NULL */
 	CompatFile	sequence_file;
 	CompatFile	view_file;
