@@ -19,6 +19,7 @@
 #include "nodes/supportnodes.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
+#include "utils/tuplestore.h"
 
 #include "generator.h"
 #include "registry.h"

@@ -22,7 +22,9 @@
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 #include "storage/latch.h"
+#include "storage/lwlock.h"
 #include "utils/guc.h"
+#include "utils/wait_event.h"
 
 #include "mark.h"
 

@@ -47,6 +47,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/syscache.h"
@@ -123,7 +124,8 @@ database_row(void)
  * limit the clock has passed can be taken: its database loses nothing.
  *
  * A database that was dropped has no sessions.  So the row matters only then;
- * ALTER DATABASE writes another one, too, which does no harm.
+ * ALTER DATABASE writes another one, too: then ids begin above the mark, as
+ * after a start.
  */
 void
 LimitEnter(void)
