@@ -14,3 +14,20 @@ inline choose(variable, lowest, highest)
 	:: break
 	od
 }
+
+/* One id that was issued, any one, see "run"; 0: none yet.  No id is 0. */
+byte kept;
+
+inline keep(id)
+{
+	if
+	:: kept == 0 -> kept = id
+	:: true
+	fi
+}
+
+inline issue(id)
+{
+	assert(kept != id);
+	keep(id)
+}

@@ -56,17 +56,7 @@ byte worker;
 byte other;
 byte done;						/* changes that are over */
 
-/* One word and its lane that was taken, any one; 0: none yet. */
-byte kept;
-
-inline issue(lane, word)
-{
-	assert(kept != (word) * LANES + (lane));
-	if
-	:: kept == 0 -> kept = (word) * LANES + (lane)
-	:: true
-	fi
-}
+#define ID(lane, word)	((word) * LANES + (lane))
 
 inline move_words()
 {
@@ -212,9 +202,9 @@ take:	/* LaneTake() */
 			   tick_of(new) > tick_of(last_word) ||
 			   (tick_of(new) == tick_of(last_word) && my_worker == last_worker &&
 				(lane > last_lane || (lane == last_lane && new > last_word))));
-		issue(lane, new);
+		issue(ID(lane, new));
 		if
-		:: count == 2 -> issue(lane, new + 1)
+		:: count == 2 -> issue(ID(lane, new + 1))
 		:: else
 		fi;
 		last_word = new + count - 1;

@@ -36,18 +36,7 @@ bool killed[2];
 /* what the registry knows: the first tick of a worker id that is not granted */
 byte granted[WORKERS];
 
-byte kept;						/* one id that was issued, any one; 0: none yet */
-
 #define ID(worker, tick)	((tick) * WORKERS + (worker))
-
-inline issue(id)
-{
-	assert(kept != id);
-	if
-	:: kept == 0 -> kept = id
-	:: true
-	fi
-}
 
 inline LaneBeginChange()
 {

@@ -117,18 +117,7 @@ bool current[2];				/* a session's version is that of shared memory */
 bool is_open[2];				/* its window is open */
 bool killed[3];					/* it has to end; the third is another process */
 
-/* One id that was issued, any one; 0: none yet. */
-byte kept;
-
 #define ID(owner, tick)	((tick) * OWNERS + (owner))
-
-inline keep(id)
-{
-	if
-	:: kept == 0 -> kept = id
-	:: true
-	fi
-}
 
 inline copy_pages(to, from)
 {
@@ -415,8 +404,7 @@ take:	/* LaneTake() */
 			:: is_open[me] && tick > word ->
 				word = tick;
 				CHECK_ID;
-				assert(kept != ID(OWNER, tick));
-				keep(ID(OWNER, tick));
+				issue(ID(OWNER, tick));
 				goto call
 			:: else -> is_open[me] = false; tick = 0; goto look
 			fi

@@ -31,8 +31,6 @@ byte newest;					/* timeline there is */
 
 byte disk[2];					/* the bound, as the first tick above */
 
-byte kept;						/* one id that was issued, any one; 0: none yet */
-
 #ifdef TIMELINES
 #define ID(tick)	((tick) * (PROMOTIONS + 1) + bits)
 #else
@@ -85,11 +83,7 @@ end:
 		if
 		:: tick < limit ->
 			word = tick;
-			assert(kept != ID(tick));
-			if
-			:: kept == 0 -> kept = ID(tick)
-			:: true
-			fi
+			issue(ID(tick))
 		:: else
 		fi;
 		tick = 0 }
