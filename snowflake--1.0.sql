@@ -117,6 +117,7 @@ COMMENT ON COLUMN snowflake_internal.guard.exempt IS
 'the worker that reset the mark last: datacenter_id << 32 | worker_id, or -1';
 COMMENT ON COLUMN snowflake_internal.guard.others IS
 'ids of all other workers are above this';
+
 CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false)
 RETURNS void
 AS 'MODULE_PATHNAME', 'snowflake_advance'

@@ -43,13 +43,7 @@ open_mark(Mark *mark)
 		BoundWaitForMark(&wait_start);
 }
 
-static void
-leave_mark(Mark *mark)
-{
-	MarkUnlockPages(mark);
-	MarkClose(mark);
-}
-
+/* Write what the mark is to be, and unlock it. */
 static void
 write_mark(Mark *mark)
 {
@@ -60,6 +54,19 @@ write_mark(Mark *mark)
 		ereport(WARNING,
 				(errmsg("canceled the wait for synchronous standbys"),
 				 errdetail("The snowflake mark has already been changed here, but may not have been replicated to the standbys.")));
+}
+
+/* Write the mark, and let ids of this database begin in a tick. */
+static void
+begin_ids_at(Mark *mark, uint64 tick)
+{
+	/* a session that reads the guard again waits for its page */
+	LaneBeginChange();
+	pg_atomic_write_u64(&limit_slot->floor, tick);
+	limit_slot->closed = tick;
+	limit_slot->written = mark->guard.bound;
+	LaneEndChange();
+	write_mark(mark);
 }
 
 /*
@@ -91,7 +98,7 @@ AdjustBegin(void)
 		write_mark(&mark);
 	}
 	else
-		leave_mark(&mark);
+		MarkLeave(&mark);
 
 	/* others make ids as soon as they see the extension: it must not get lost */
 	ForceSyncCommit();
@@ -142,13 +149,13 @@ AdjustAdvance(int64 id, bool force)
 		limit_slot->written == mark.guard.bound &&
 		mark.value <= mark.guard.bound)
 	{
-		leave_mark(&mark);
+		MarkLeave(&mark);
 		return;
 	}
 	found_tick = LimitTickFound(layout, &mark, now_tick, &is_far);
 	if (is_far && mark.value > mark.guard.bound && !force)
 	{
-		leave_mark(&mark);
+		MarkLeave(&mark);
 		refuse_advance(layout, Min(mark.value, LayoutLargestId(layout)));
 	}
 
@@ -157,13 +164,8 @@ AdjustAdvance(int64 id, bool force)
 	 * without closing those below, whose next ids would be below this one.
 	 */
 	tick = Max(Max(tick, found_tick), pg_atomic_read_u64(&limit_slot->floor));
-	LaneBeginChange();
-	pg_atomic_write_u64(&limit_slot->floor, tick);
-	limit_slot->closed = tick;
-	LaneEndChange();
 	mark.guard.bound = Max(LimitMarkBelow(layout, worker, tick), mark.guard.bound);
-	limit_slot->written = mark.guard.bound;
-	write_mark(&mark);
+	begin_ids_at(&mark, tick);
 }
 
 /*
@@ -224,7 +226,7 @@ AdjustReset(bool force)
 	others_are_far = LimitTickOf(layout, worker, guard) >= far_tick;
 	if (!bound_is_far && !others_are_far)
 	{
-		leave_mark(&mark);
+		MarkLeave(&mark);
 		ereport(NOTICE,
 				(errmsg("snowflake mark is not too far ahead of the clock"),
 				 errdetail("Nothing was reset.")));
@@ -257,14 +259,7 @@ AdjustReset(bool force)
 	near_tick = Max(Max(near_tick, now_tick), LimitTickAbove(layout, limit_slot->written));
 	guard->exempt = worker->pair;
 	guard->bound = LimitMarkBelow(layout, worker, near_tick);
-
-	/* a session that reads the guard again waits for its page */
-	LaneBeginChange();
-	pg_atomic_write_u64(&limit_slot->floor, near_tick);
-	limit_slot->closed = near_tick;
-	limit_slot->written = guard->bound;
-	LaneEndChange();
-	write_mark(&mark);
+	begin_ids_at(&mark, near_tick);
 	ereport(NOTICE,
 			(errmsg("snowflake mark was reset"),
 			 errdetail("Ids with other worker ids begin above " INT64_FORMAT " in this database.",

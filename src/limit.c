@@ -236,12 +236,9 @@ LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
 	Mark		mark;
 
 	LimitEnter();
-	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
+	if (!MarkLook(&mark, MARK_READ))
 		return false;
-	MarkLockPages(&mark);
 	*start = Max(worker->start, LimitTickOf(layout, worker, &mark.guard));
-	MarkUnlockPages(&mark);
-	MarkClose(&mark);
 	return true;
 }
 
@@ -395,8 +392,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	found_tick = LimitTickFound(layout, &mark, now_tick, &is_far);
 	if (is_far)
 	{
-		MarkUnlockPages(&mark);
-		MarkClose(&mark);
+		MarkLeave(&mark);
 		*mark_tick = found_tick;
 		return LIMIT_IS_FAR;
 	}
@@ -443,12 +439,9 @@ LimitPeek(const Layout *layout, const Worker *worker, int64 *value,
 {
 	Mark		mark;
 
-	if (MarkOpen(&mark, MARK_PEEK) != MARK_OPENED)
+	if (!MarkLook(&mark, MARK_PEEK))
 		return false;
-	MarkLockPages(&mark);
 	*value = Max(mark.value, mark.guard.bound);
 	*start = layout == NULL ? 0 : LimitTickOf(layout, worker, &mark.guard);
-	MarkUnlockPages(&mark);
-	MarkClose(&mark);
 	return true;
 }

@@ -77,11 +77,21 @@ static Oid	sequence_oid = InvalidOid;
 static Oid	view_oid = InvalidOid;
 
 
-/* Whether the running transaction made a row, and may take it back. */
+/*
+ * Note that a row was made by the running transaction, or a subtransaction of
+ * it, which may take it back: *changed_by is the one that made all that were
+ * noted, or FrozenTransactionId if several did.
+ */
 static bool
-is_of_this_transaction(HeapTuple tuple)
+note_change(TransactionId *changed_by, HeapTuple tuple)
 {
-	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+	TransactionId xmin = HeapTupleHeaderGetXmin(tuple->t_data);
+
+	if (!TransactionIdIsCurrentTransactionId(xmin))
+		return false;
+	*changed_by = !TransactionIdIsValid(*changed_by) || *changed_by == xmin ?
+		xmin : FrozenTransactionId;
+	return true;
 }
 
 /*
@@ -107,14 +117,10 @@ created_here(bool *dropped)
 
 		if (strcmp(NameStr(extension->extname), "snowflake") != 0)
 			continue;
-		if (extension->oid == current && is_of_this_transaction(tuple))
-		{
-			/* updated by another subtransaction: that is none of both */
-			created = !TransactionIdIsValid(created) || created == HeapTupleHeaderGetXmin(header) ?
-				HeapTupleHeaderGetXmin(header) : BootstrapTransactionId;
-		}
-		else if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
-				 TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
+		if (extension->oid == current && note_change(&created, tuple))
+			continue;
+		if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
 			*dropped = true;
 	}
 	systable_endscan(scan);
@@ -133,8 +139,9 @@ MarkCheckStays(const Mark *mark)
 {
 	bool		dropped;
 
-	if (mark->is_new &&
-		(mark->changed_by != created_here(&dropped) || dropped))
+	if (TransactionIdIsValid(mark->changed_by) &&
+		(mark->changed_by == FrozenTransactionId ||
+		 mark->changed_by != created_here(&dropped) || dropped))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark was changed in this transaction"),
@@ -178,15 +185,7 @@ look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
 						NameStr(form->relname)),
 				 errdetail("The mark must be a permanent sequence, and its guard a permanent materialized view of the access method \"heap\"."),
 				 errhint("Use ALTER SEQUENCE ... SET LOGGED, or ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
-	if (is_of_this_transaction(tuple))
-	{
-		TransactionId changed_by = HeapTupleHeaderGetXmin(tuple->t_data);
-
-		/* by two subtransactions: not by the one that has created it */
-		mark->changed_by = !mark->is_new || mark->changed_by == changed_by ?
-			changed_by : FrozenTransactionId;
-		mark->is_new = true;
-	}
+	note_change(&mark->changed_by, tuple);
 	*file = compat_file(form);
 	ReleaseSysCache(tuple);
 	return usable;
@@ -247,7 +246,7 @@ MarkOpen(Mark *mark, MarkMode mode)
 		}
 
 		/* only with the locks held can they no longer change */
-		mark->is_new = false;
+		mark->changed_by = InvalidTransactionId;
 		if (look_up(mark, sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
 			look_up(mark, view_oid, RELKIND_MATVIEW, &mark->view_file))
 			break;
@@ -334,11 +333,30 @@ MarkLockPages(Mark *mark)
 	memcpy(&mark->guard, view_row(mark), sizeof(Guard));
 }
 
-void
-MarkUnlockPages(Mark *mark)
+static void
+unlock_pages(const Mark *mark)
 {
 	UnlockReleaseBuffer(mark->view_buffer);
 	UnlockReleaseBuffer(mark->sequence_buffer);
+}
+
+/* Unlock the pages and close the mark, without writing it. */
+void
+MarkLeave(Mark *mark)
+{
+	unlock_pages(mark);
+	MarkClose(mark);
+}
+
+/* Read what the mark holds now.  False if it could not be opened. */
+bool
+MarkLook(Mark *mark, MarkMode mode)
+{
+	if (MarkOpen(mark, mode) != MARK_OPENED)
+		return false;
+	MarkLockPages(mark);
+	MarkLeave(mark);
+	return true;
 }
 
 /* A row in the copy of its page that is to be written. */
@@ -367,7 +385,7 @@ MarkWritePages(Mark *mark)
 	data->is_called = true;
 	memcpy(copy_of_row(state, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
 	lsn = GenericXLogFinish(state);
-	MarkUnlockPages(mark);
+	unlock_pages(mark);
 	return lsn;
 }
 
@@ -402,7 +420,7 @@ MarkCurrentGuard(void)
 	{
 		MarkLockPages(&mark);
 		guard = mark.guard;
-		MarkUnlockPages(&mark);
+		unlock_pages(&mark);
 	}
 	else if (!TransactionIdIsValid(created_here(&dropped)))
 		throw_empty();

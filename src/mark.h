@@ -44,7 +44,7 @@ typedef enum MarkOpenResult
 
 typedef struct Mark
 {
-	/* while its pages are locked: what they hold */
+	/* what its pages held when they were locked */
 	int64		value;			/* of the sequence */
 	Guard		guard;
 
@@ -52,8 +52,7 @@ typedef struct Mark
 	MarkMode	mode;
 	LOCKMODE	lockmode;
 	LOCKTAG		lock;
-	bool		is_new;			/* changed by the running transaction */
-	TransactionId changed_by;	/* or by which subtransaction of it */
+	TransactionId changed_by;	/* see note_change() */
 	Relation	sequence;		/* to write it; else NULL */
 	CompatFile	sequence_file;
 	CompatFile	view_file;
@@ -65,7 +64,8 @@ extern MarkOpenResult MarkOpen(Mark *mark, MarkMode mode);
 extern void MarkClose(Mark *mark);
 extern void MarkCheckStays(const Mark *mark);
 extern void MarkLockPages(Mark *mark);
-extern void MarkUnlockPages(Mark *mark);
+extern void MarkLeave(Mark *mark);
+extern bool MarkLook(Mark *mark, MarkMode mode);
 extern XLogRecPtr MarkWritePages(Mark *mark);
 pg_noreturn extern void MarkThrowLocked(void);
 extern Guard MarkCurrentGuard(void);
