@@ -281,7 +281,7 @@ BEGIN
 	INSERT INTO figure (measure, rival, round, value)
 	SELECT 'shared memory (kB)', 'snowflake_nextval()', 0, allocated_size / 1024.0
 	FROM pg_shmem_allocations
-	WHERE name = 'snowflake generator';
+	WHERE name = 'snowflake';
 END
 $$;
 
