@@ -17,6 +17,9 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
+#include "tcop/cmdtag.h"
+#include "tcop/pquery.h"
+#include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/syscache.h"
 #include "utils/tuplestore.h"
@@ -39,12 +42,35 @@ PG_FUNCTION_INFO_V1(snowflake_currval);
 /* The most ids that one call of snowflake_reserve() gives. */
 #define MAX_RESERVED	1000000
 
+static ProcessUtility_hook_type next_process_utility = NULL;
+
+
+/* DISCARD, as poolers run it between clients, forgets currval as it does the core's. */
+static void
+process_utility(PlannedStmt * pstmt, const char *query_string,
+				bool read_only_tree, ProcessUtilityContext context,
+				ParamListInfo params, QueryEnvironment * environment,
+				DestReceiver * dest, QueryCompletion * completion)
+{
+	DiscardStmt *discard = (DiscardStmt *) pstmt->utilityStmt;
+	bool		forget = IsA(discard, DiscardStmt) &&
+	(discard->target == DISCARD_ALL || discard->target == DISCARD_SEQUENCES);
+
+	(next_process_utility ? next_process_utility : standard_ProcessUtility)
+		(pstmt, query_string, read_only_tree, context, params, environment,
+		 dest, completion);
+	if (forget)
+		GeneratorForgetLast();
+}
+
 void
 _PG_init(void)
 {
 	SettingsDefine();
 	SharedInit();
 	RegistryInit();
+	next_process_utility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
 }
 
 Datum
@@ -67,19 +93,26 @@ may_execute(Oid function)
  * COPY adds rows one by one if the default of a column is volatile, because
  * such a default might look at the table.  It makes an exception for
  * nextval() as a function or as a node of its own, NextValueExpr.  We do not
- * look at the table either.  So where an expression is planned without a
- * query around it, as COPY does with defaults, the call is replaced by
+ * look at the table either.  So where COPY plans a default, which is an
+ * expression without a query around it, the call is replaced by
  *
  *		COALESCE(nextval_batch(<argument>), <NextValueExpr>)
  *
  * where the function is the same but for its label, STABLE, and never gives
- * NULL.  The node, which is never reached, keeps the expression volatile for
- * everybody else: ALTER TABLE ADD COLUMN still makes an id for each row.
+ * NULL.  The node is never reached.
  *
- * The planner also has no query at hand when it estimates selectivities, and
- * calls stable functions of constants then.  The argument is ignored, and is
- * no constant, so that planning makes no ids.  Its type is internal, so that
- * nobody can call the function in a place where the label would be wrong.
+ * Other commands must not see this expression: Citus evaluates the defaults
+ * of an INSERT argument by argument, and would reach the node.  So the portal
+ * has to run COPY.  That is not enough to know that COPY asks:
+ *
+ * - A trigger that COPY fires may run ALTER TABLE ADD COLUMN.  The node keeps
+ *	 the expression volatile for it, so that each row gets an id of its own.
+ * - The planner of COPY (SELECT ...) TO has no query at hand when it estimates
+ *	 selectivities, and calls stable functions of constants.  The argument is
+ *	 ignored, and is no constant, so that planning makes no ids.
+ *
+ * The argument's type is internal, so that nobody can call the function where
+ * the label would be wrong.
  */
 Datum
 snowflake_nextval_support(PG_FUNCTION_ARGS)
@@ -96,7 +129,8 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 	if (!IsA(request, SupportRequestSimplify))
 		PG_RETURN_POINTER(NULL);
 	simplify = (SupportRequestSimplify *) request;
-	if (simplify->root != NULL)
+	if (simplify->root != NULL ||
+		ActivePortal == NULL || ActivePortal->commandTag != CMDTAG_COPY)
 		PG_RETURN_POINTER(NULL);
 
 	/* who may not execute both is left with the original, and its error */

@@ -46,6 +46,23 @@ b
 c
 \.
 SELECT count(DISTINCT id), count(DISTINCT n), bool_and(at <= clock_timestamp()), bool_and(n > id) FROM notes;
+-- what a trigger does is not the work of COPY
+CREATE TABLE named (name text);
+INSERT INTO named VALUES ('x'), ('y'), ('z');
+CREATE FUNCTION add_id() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	ALTER TABLE named ADD COLUMN id bigint DEFAULT snowflake_nextval();
+	RETURN NULL;
+END
+$$;
+CREATE TRIGGER add_id AFTER INSERT ON notes EXECUTE FUNCTION add_id();
+COPY notes (note) FROM STDIN;
+d
+\.
+SELECT count(DISTINCT id) FROM named;
+DROP TABLE named;
+DROP TRIGGER add_id ON notes;
+DROP FUNCTION add_id();
 -- without the right to make ids, COPY has none to give
 CREATE ROLE regress_snowflake_user;
 GRANT INSERT ON notes TO regress_snowflake_user;
@@ -87,7 +104,10 @@ ALTER TABLE legacy ALTER COLUMN other TYPE bigint USING snowflake_nextval();
 SELECT count(DISTINCT other) FROM legacy;
 ALTER TABLE legacy DROP COLUMN other;
 -- and what must not be volatile refuses it as ever
+-- 19 shows where
+\set VERBOSITY sqlstate
 CREATE INDEX ON legacy (snowflake_nextval());
+\set VERBOSITY default
 ALTER TABLE legacy ADD COLUMN g bigint GENERATED ALWAYS AS (snowflake_nextval()) STORED;
 ALTER TABLE legacy ADD PRIMARY KEY (id);
 ALTER TABLE legacy ALTER COLUMN id DROP DEFAULT;

@@ -78,6 +78,7 @@ static struct
 
 static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet */
+static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
 static bool filled_lane = false;	/* in the tick of the last id */
 
 
@@ -353,10 +354,17 @@ GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start)
 	return taken;
 }
 
-/* The last id that this process has made; false if there is none. */
+/* The last id that this session has made; false if there is none. */
 bool
 GeneratorLast(int64 *id)
 {
 	*id = last_id;
-	return last_id >= 0;
+	return last_id != forgotten_id;
+}
+
+/* The session gets another client, which has made no id yet. */
+void
+GeneratorForgetLast(void)
+{
+	forgotten_id = last_id;
 }

@@ -17,6 +17,7 @@ extern int64 GeneratorReservable(void);
 extern int	GeneratorReserve(int count, int64 *first, int64 *last,
 							 int64 *wait_start);
 extern bool GeneratorLast(int64 *id);
+extern void GeneratorForgetLast(void);
 extern const Worker *GeneratorWorker(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */
