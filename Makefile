@@ -20,6 +20,7 @@ OBJS = \
 	src/limit.o \
 	src/mark.o \
 	src/mask.o \
+	src/origin.o \
 	src/registry.o \
 	src/settings.o \
 	src/shared.o \

@@ -56,6 +56,7 @@
 #include "clock.h"
 #include "lane.h"
 #include "limit.h"
+#include "origin.h"
 #include "settings.h"
 
 /* What the limit is moved by, in us of id-time: if a tick is less than that. */
@@ -365,6 +366,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	uint64		found_tick;
 	bool		is_far;
 	bool		was_lowered;
+	bool		is_strange;
 	uint64		limit;
 	XLogRecPtr	lsn;
 	int64		begin;
@@ -397,6 +399,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 		return LIMIT_IS_FAR;
 	}
 	was_lowered = mark.value < mark.guard.bound;
+	is_strange = limit_slot->written == 0 || mark.value != limit_slot->written;
 	tick = Max(tick, Max(found_tick, now_tick));
 	limit = Min(tick + next_reservation(layout), (uint64) layout->last_tick) + 1;
 
@@ -426,6 +429,8 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
 				 errdetail("It has been put right.")));
+	if (is_strange)
+		OriginCheck(worker->leased);
 	return LIMIT_MOVED;
 }
 

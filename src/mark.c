@@ -271,8 +271,8 @@ MarkClose(Mark *mark)
  * The data of the first row of a page, of which there must be so much.  Errors
  * are thrown with the page locked, which the end of the transaction undoes.
  */
-static char *
-first_row(Buffer buffer, Size size)
+char *
+MarkFirstRow(Buffer buffer, Size size)
 {
 	Page		page = BufferGetPage(buffer);
 
@@ -302,14 +302,14 @@ static Form_pg_sequence_data
 sequence_row(const Mark *mark)
 {
 	return (Form_pg_sequence_data)
-		first_row(mark->sequence_buffer,
-				  offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
+		MarkFirstRow(mark->sequence_buffer,
+					 offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
 }
 
 static char *
 view_row(const Mark *mark)
 {
-	return first_row(mark->view_buffer, sizeof(Guard));
+	return MarkFirstRow(mark->view_buffer, sizeof(Guard));
 }
 
 static Buffer
@@ -360,8 +360,8 @@ MarkLook(Mark *mark, MarkMode mode)
 }
 
 /* A row in the copy of its page that is to be written. */
-static char *
-copy_of_row(GenericXLogState *state, Buffer buffer, const void *row)
+char *
+MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row)
 {
 	ptrdiff_t	offset = (const char *) row - (const char *) BufferGetPage(buffer);
 
@@ -379,11 +379,11 @@ MarkWritePages(Mark *mark)
 	Form_pg_sequence_data data;
 	XLogRecPtr	lsn;
 
-	data = (Form_pg_sequence_data) copy_of_row(state, mark->sequence_buffer, sequence_row(mark));
+	data = (Form_pg_sequence_data) MarkCopyOfRow(state, mark->sequence_buffer, sequence_row(mark));
 	data->last_value = mark->guard.bound;
 	data->log_cnt = 0;
 	data->is_called = true;
-	memcpy(copy_of_row(state, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
+	memcpy(MarkCopyOfRow(state, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
 	lsn = GenericXLogFinish(state);
 	unlock_pages(mark);
 	return lsn;

@@ -10,6 +10,7 @@
 #ifndef SNOWFLAKE_MARK_H
 #define SNOWFLAKE_MARK_H
 
+#include "access/generic_xlog.h"
 #include "access/xlogdefs.h"
 #include "storage/buf.h"
 #include "storage/lock.h"
@@ -67,6 +68,8 @@ extern void MarkLockPages(Mark *mark);
 extern void MarkLeave(Mark *mark);
 extern bool MarkLook(Mark *mark, MarkMode mode);
 extern XLogRecPtr MarkWritePages(Mark *mark);
+extern char *MarkFirstRow(Buffer buffer, Size size);
+extern char *MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row);
 pg_noreturn extern void MarkThrowLocked(void);
 extern Guard MarkCurrentGuard(void);
 

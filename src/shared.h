@@ -111,6 +111,9 @@ typedef struct SharedState
 	WorkerLease lease;
 	StatsShared stats;
 
+	/* the system identifier of another server, see origin.c; 0: none */
+	pg_atomic_uint64 other_origin;
+
 	/* sessions wait here for a limit to be moved */
 	ConditionVariable limit_moved;
 

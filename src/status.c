@@ -28,6 +28,7 @@
 #include "clock.h"
 #include "lane.h"
 #include "limit.h"
+#include "origin.h"
 #include "settings.h"
 #include "stats.h"
 #include "worker.h"
@@ -174,8 +175,9 @@ snowflake_status(PG_FUNCTION_ARGS)
 	const Layout *layout;
 	int			lanes_in_use;
 	int			sessions;
-	Datum		values[18] = {0};
-	bool		nulls[18] = {false};
+	uint64		other_origin;
+	Datum		values[19] = {0};
+	bool		nulls[19] = {false};
 	int			i = 0;
 
 	get_status(&status);
@@ -204,6 +206,9 @@ snowflake_status(PG_FUNCTION_ARGS)
 	/* a mark of 0 is of no time: there were no ids yet */
 	nulls[i] = status.mark == 0 || TIMESTAMP_NOT_FINITE(status.mark_at);
 	values[i++] = ahead_datum(status.mark_at);
+	other_origin = OriginPeek();
+	nulls[i] = other_origin == 0;
+	values[i++] = Int64GetDatum((int64) other_origin);
 	nulls[i] = !status.worker.leased;
 	values[i++] = CStringGetTextDatum(WorkerLeaseWords()->name);
 	nulls[i] = nulls[i + 1] = TIMESTAMP_NOT_FINITE(status.lease_ends);

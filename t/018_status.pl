@@ -56,7 +56,7 @@ my $node = new_server(
 	max_prepared_transactions => 2,
 	'snowflake.layout' => 'snowflake sequence:9',
 	'snowflake.max_wait' => 100);
-is(status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead'), 'ready|t||0|', 'before the first id');
+is(status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead, mark_from'), 'ready|t||0||', 'before the first id');
 
 # exact in the end, whoever made them
 run_clients(
@@ -254,6 +254,47 @@ my $leasing = new_server(
 ok($leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"), 'another one can');
 is( status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > now(), lease_starts < now()'),
 	'0|registry|held|t|t', 'the lease is seen');
+
+# A mark that comes from another server, as that of a dump or of a subscriber: its system
+# identifier is another.  Without ids, the status knows it; with them, the log does, once.
+my $other = new_server('other');
+my $foreign = "SELECT setval('snowflake_internal.system_identifier', 4711)";
+my $restored = qr/LOG:  snowflake mark of database "postgres" comes from another server\n/;
+is(status_of($other, 'mark_from'), '', 'the mark is of this server');
+is( $other->safe_psql(
+		'postgres',
+		'SELECT last_value = system_identifier FROM snowflake_internal.system_identifier, pg_control_system()'),
+	't',
+	'its system identifier is kept');
+$other->safe_psql('postgres', $foreign);
+is(status_of($other, 'mark_from'), 4711, 'the status shows another one');
+foreach my $start (1, 2)
+{
+	my $offset = -s $other->logfile;
+
+	$other->restart;
+	$other->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	my @found = slurp_file($other->logfile, $offset) =~ /$restored/g;
+	is(scalar @found, $start == 1                  ? 1    : 0, "start $start: the log says so, once");
+	is(status_of($other, 'mark_from'), $start == 1 ? 4711 : '', 'and the status, until the next start');
+}
+$other->safe_psql(
+	'postgres',
+	'ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.system_identifier; DROP SEQUENCE snowflake_internal.system_identifier'
+);
+$other->restart;
+is(status_of($other, 'mark_from'), '', 'without the sequence there is nothing to show');
+like($other->safe_psql('postgres', 'SELECT snowflake_nextval()'), qr/^\d+$/, 'and ids are made');
+$other->stop;
+
+# who leases a worker id has nothing to check
+$leasing->safe_psql('postgres', $foreign);
+$leasing->restart;
+ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
+	'a leased worker id again');
+$leasing->safe_psql('postgres', 'SELECT snowflake_nextval()');
+is(status_of($leasing, 'mark_from'), 4711, 'with a leased worker id, the status shows it');
+unlike(slurp_file($leasing->logfile), $restored, 'and the log does not');
 
 $leasing->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');

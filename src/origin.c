@@ -1,0 +1,115 @@
+/*-------------------------------------------------------------------------
+ *
+ * origin.c
+ *	  The server that a mark comes from.
+ *
+ * A worker id set in a file travels with the files: pg_createsubscriber and a
+ * restored backup leave two servers with the same one, and so may a dump.  So
+ * the system identifier is kept beside the mark, in a sequence that pg_dump
+ * writes as it does the mark.  When ids are made and it is another, the log
+ * says once what to check, and the server's own takes its place.
+ *
+ * No id depends on it.  So it is neither flushed nor waited for, and is left
+ * alone if it is locked or is not what it should be.
+ *
+ * snowflake/src/origin.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/generic_xlog.h"
+#include "access/relation.h"
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "commands/dbcommands.h"
+#include "commands/sequence.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "mark.h"
+#include "origin.h"
+#include "shared.h"
+
+
+/*
+ * What the sequence holds, which is then replaced unless the replacement is 0.
+ * Returns 0 if it cannot be had.
+ */
+static uint64
+look(uint64 replacement)
+{
+	LOCKMODE	lockmode = replacement == 0 ? AccessShareLock : RowExclusiveLock;
+	Oid			oid = get_relname_relid("system_identifier",
+										get_namespace_oid("snowflake_internal", true));
+	Relation	sequence;
+	Buffer		buffer;
+	char	   *row;
+	int64		found = 0;
+
+	if (!OidIsValid(oid) || !ConditionalLockRelationOid(oid, lockmode))
+		return 0;
+	sequence = try_relation_open(oid, NoLock);
+	if (sequence == NULL)
+	{
+		UnlockRelationOid(oid, lockmode);
+		return 0;
+	}
+	if (sequence->rd_rel->relkind == RELKIND_SEQUENCE &&
+		sequence->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT)
+	{
+		buffer = ReadBuffer(sequence, 0);
+		LockBuffer(buffer, replacement == 0 ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
+		row = MarkFirstRow(buffer, sizeof(int64));
+		found = ((Form_pg_sequence_data) row)->last_value;
+		if (replacement != 0 && (uint64) found != replacement)
+		{
+			GenericXLogState *state = GenericXLogStart(sequence);
+
+			row = MarkCopyOfRow(state, buffer, row);
+			((Form_pg_sequence_data) row)->last_value = (int64) replacement;
+			(void) GenericXLogFinish(state);
+		}
+		UnlockReleaseBuffer(buffer);
+	}
+	relation_close(sequence, lockmode);
+	return (uint64) found;
+}
+
+/*
+ * Ids are made here from now on.  Say so if the mark comes from elsewhere: for
+ * a worker id that is not leased, somebody has to check it.
+ */
+void
+OriginCheck(bool leased)
+{
+	uint64		here = GetSystemIdentifier();
+	uint64		found = look(here);
+
+	if (found == 0 || found == here)
+		return;
+	pg_atomic_write_u64(&shared->other_origin, found);
+	if (!leased)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("snowflake mark of database \"%s\" comes from another server",
+						get_database_name(MyDatabaseId)),
+				 errdetail("Its system identifier is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": it was copied, restored or upgraded.",
+						   found, here),
+				 errhint("If the other server makes ids, too, set \"snowflake.worker_id\" here to one that no other server has.")));
+}
+
+/*
+ * The server that the mark of our database comes from, if it is another; else
+ * the last one that was found for any database since the start, or 0.
+ */
+uint64
+OriginPeek(void)
+{
+	uint64		found = look(0);
+
+	return found != 0 && found != GetSystemIdentifier() ? found :
+		pg_atomic_read_u64(&shared->other_origin);
+}
