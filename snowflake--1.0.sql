@@ -93,6 +93,19 @@ COMMENT ON SEQUENCE snowflake_internal.mark IS
 SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.mark'::pg_catalog.regclass, '');
 GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
+-- What pg_controldata and pg_control_system() call the system identifier, of the server
+-- that the mark was made on.
+CREATE SEQUENCE snowflake_internal.system_identifier MINVALUE -9223372036854775808;
+
+COMMENT ON SEQUENCE snowflake_internal.system_identifier IS
+'its last_value is the system identifier of the server that the mark comes from';
+
+SELECT pg_catalog.setval('snowflake_internal.system_identifier', system_identifier)
+FROM pg_catalog.pg_control_system();
+
+SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.system_identifier'::pg_catalog.regclass, '');
+GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.system_identifier TO pg_database_owner;
+
 CREATE FUNCTION snowflake_internal.current_guard(
 	OUT bound bigint,
 	OUT exempt bigint,
@@ -708,6 +721,7 @@ DECLARE
 	new_default CONSTANT pg_catalog.text := '@extschema@.snowflake_nextval()';
 	label CONSTANT pg_catalog.text := format('%s.%I', adopted, column_name);
 	attribute pg_catalog.record;
+	distributed boolean;
 	rewritten boolean;
 	tree pg_catalog.oid[];		-- the table, and what inherits from it
 	narrow pg_catalog.oid[];	-- tables with columns that refer to it and cannot
@@ -737,6 +751,19 @@ BEGIN
 	IF NOT EXISTS (SELECT FROM pg_class WHERE oid = adopted AND relkind IN ('r', 'p')) THEN
 		RAISE wrong_object_type USING
 			MESSAGE = format('"%s" is not a table', adopted);
+	END IF;
+	-- Citus, whose catalogs are in pg_catalog, lets nobody alter a sequence that it knows
+	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)
+			OR EXISTS (SELECT FROM pg_catalog.pg_dist_object JOIN pg_catalog.pg_depend USING (classid, objid)
+				WHERE refclassid = $2 AND refobjid = $1 AND deptype = ANY ($3))'
+		INTO distributed USING adopted, 'pg_class'::regclass, '{a,i}'::"char"[];
+		IF distributed THEN
+			RAISE feature_not_supported USING
+				MESSAGE = format('table %s is distributed by Citus, or has been', adopted),
+				HINT = format('If the column is a bigint, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s. If it distributes the table, call undistribute_table() before and create_distributed_table() after that.',
+					adopted, column_name, new_default);
+		END IF;
 	END IF;
 
 	-- From here on, nothing about the table changes but by us, and no foreign
@@ -1041,6 +1068,7 @@ CREATE FUNCTION snowflake_status(
 	OUT ids_ahead interval,
 	OUT mark bigint,
 	OUT mark_ahead interval,
+	OUT mark_from bigint,
 	OUT lease_state text,
 	OUT lease_starts timestamptz,
 	OUT lease_ends timestamptz,

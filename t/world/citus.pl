@@ -1,0 +1,325 @@
+# Citus: a coordinator and its workers, which lease their worker ids, insert at once in
+# every way; nodes come, crash, are cut off from the registry, and the coordinator fails
+# over.  No id comes twice.  Run by citus.sh.
+#
+# SNOWFLAKE_SECONDS sets for how long clients are at work each time (default 10).
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+my $seconds = $ENV{SNOWFLAKE_SECONDS} // 10;
+my $registry = new_registry('registry');
+my %settings = (
+	'shared_preload_libraries' => 'citus, snowflake',
+	'citus.node_conninfo' => 'sslmode=disable',
+	'citus.local_hostname' => $registry->host,
+	'citus.shard_count' => 12,
+	'citus.enable_schema_based_sharding' => 'on',
+	'max_prepared_transactions' => 100,
+	'wal_level' => 'logical',
+	'max_wal_senders' => 10,
+	'snowflake.max_wait' => '10s');
+
+# Each node has a role of its own in the registry, so that one can be cut off.
+sub new_node
+{
+	my ($name, %others) = @_;
+
+	$registry->safe_psql('postgres', <<"EOC");
+CREATE ROLE $name LOGIN;
+GRANT USAGE ON SCHEMA snowflake_registry TO $name;
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_registry TO $name;
+EOC
+	my %lease = lease_from($registry);
+	delete $lease{preload};
+	$lease{'snowflake.registry'} .= " user=$name";
+	my $node = new_server($name, %lease, 'snowflake.node_name' => $name, %settings, %others);
+
+	create_citus($node);
+	return $node;
+}
+
+# Our extension is to come from the coordinator.
+sub create_citus
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	return;
+}
+
+sub address_of
+{
+	my ($node) = @_;
+
+	return sprintf("'%s', %d", $node->host, $node->port);
+}
+
+sub row_of
+{
+	my ($node, $sql) = @_;
+
+	return $node->safe_psql('postgres', $sql);
+}
+
+sub wait_for_ids
+{
+	my ($node, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	ok($node->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"), $name);
+	return;
+}
+
+# Every way to insert, from each of these nodes.  The last one has its ids made where the
+# shards are.
+my @scripts = (
+	"\\set c random(1, 1000)\nINSERT INTO orders (customer) VALUES (:c);",
+	'INSERT INTO orders (customer) SELECT generate_series(1, 100);',
+	"COPY orders (customer) FROM PROGRAM 'seq 1 100';",
+	"\\set c random(1, 1000)\nINSERT INTO copies (customer) SELECT customer FROM orders WHERE customer = :c LIMIT 50;");
+
+sub start_load
+{
+	my @nodes = @_;
+
+	return start_scripts(\@scripts, @nodes);
+}
+
+sub start_scripts
+{
+	my ($scripts, @nodes) = @_;
+
+	return map {
+		my $node = $_;
+		map { start_clients($node, "--client=1 --time=$seconds", $_) } @$scripts
+	} @nodes;
+}
+
+sub finish_load
+{
+	my ($name, @clients) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	finish_clients($_, $name) foreach @clients;
+	return;
+}
+
+my @tables = qw(orders copies known readings tenant.orders);
+
+# All ids that there are, and how many of them are there twice.
+sub rows_and_duplicates
+{
+	my ($node) = @_;
+	my $all = join ' UNION ALL ', map { "SELECT id FROM $_" } @tables;
+
+	return split /\|/, row_of($node, "SELECT count(*), count(*) - count(DISTINCT id) FROM ($all) AS ids");
+}
+
+# The coordinator has a worker id of its own, so that its standby can take that over; the
+# timeline keeps the ids of the two apart.
+$registry->safe_psql(
+	'postgres',
+	"SELECT snowflake_registry.reserve(0, 'the coordinator')");
+my $coordinator = new_server('coordinator', 'snowflake.worker_id' => 0, %settings);
+create_citus($coordinator);
+my @workers = map { new_node("worker$_") } 1 .. 3;
+$coordinator->safe_psql('postgres', 'SELECT citus_set_coordinator_host(' . address_of($coordinator) . ')');
+$coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($workers[0]) . ')');
+
+$coordinator->safe_psql('postgres', 'CREATE EXTENSION snowflake');
+is( row_of($workers[0], "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"),
+	1, 'CREATE EXTENSION on the coordinator reaches a worker');
+$coordinator->safe_psql('postgres', <<'EOC');
+CREATE TABLE orders (customer int, id bigint DEFAULT snowflake_nextval(), note text,
+	PRIMARY KEY (customer, id));
+SELECT create_distributed_table('orders', 'customer');
+CREATE TABLE copies (customer int, id bigint DEFAULT snowflake_nextval(), PRIMARY KEY (customer, id));
+SELECT create_distributed_table('copies', 'customer', colocate_with => 'orders');
+CREATE TABLE known (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), name text);
+SELECT create_reference_table('known');
+CREATE TABLE readings (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), value float8) PARTITION BY RANGE (id);
+SELECT create_distributed_table('readings', 'id');
+SELECT * FROM snowflake_create_partitions('readings', '1 day', now() - interval '1 day', now() + interval '1 day');
+CREATE SCHEMA tenant;
+CREATE TABLE tenant.orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text);
+EOC
+is( row_of($coordinator, "SELECT citus_table_type FROM citus_tables WHERE table_name = 'tenant.orders'::regclass"),
+	'schema', 'a table of a distributed schema');
+
+# Insert from one node into everything.
+sub insert_everywhere
+{
+	my ($node) = @_;
+	my $name = $node->name;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	$node->safe_psql('postgres', 'SET search_path = public; SELECT snowflake_nextval()');
+	foreach (
+		[ 'a single row', "INSERT INTO orders (customer, note) VALUES (1, 'x')" ],
+		[ 'several rows', 'INSERT INTO orders (customer) VALUES (1), (2), (3)' ],
+		[
+			'a prepared statement',
+			'PREPARE p (int) AS INSERT INTO orders (customer) VALUES ($1); EXECUTE p(4); EXECUTE p(5)'
+		],
+		[ 'into a reference table', "INSERT INTO known (name) VALUES ('x')" ],
+		[ 'by the key', 'INSERT INTO readings (value) VALUES (1.5)' ],
+		[ 'into a distributed schema', "INSERT INTO tenant.orders (note) VALUES ('x')" ],
+		[ 'rows of a query', 'INSERT INTO orders (customer) SELECT generate_series(1, 100)' ],
+		[ 'by COPY', "COPY orders (customer) FROM PROGRAM 'seq 1 100'" ],
+		[ 'where the shards are', 'INSERT INTO copies (customer) SELECT customer FROM orders WHERE customer < 10' ],
+		[ 'in MERGE or UPSERT', 'INSERT INTO orders (customer) VALUES (9) ON CONFLICT DO NOTHING' ])
+	{
+		my ($way, $sql) = @$_;
+		my ($state, $messages) = sqlstate_of($node, $sql);
+
+		is($state, '00000', "$name inserts $way") or diag($messages);
+	}
+	return;
+}
+
+insert_everywhere($_) foreach $coordinator, $workers[0];
+
+# the field of an id in RETURNING needs the layout: Citus takes IMMUTABLE functions there
+is( (sqlstate_of($coordinator, 'INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id)'))[0],
+	'0A000', 'a field of the layout in force cannot be returned');
+is( row_of($coordinator, "INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id, 'snowflake')"),
+	0, 'with the layout it can');
+cmp_ok(
+	row_of(
+		$coordinator,
+		"SELECT count(*) FROM orders WHERE snowflake_between(id, now() - interval '1 hour', NULL) AND customer = 1"),
+	'>', 1,
+	'snowflake_between() within a shard');
+is( row_of($coordinator, "SELECT count(*) FROM orders WHERE NOT snowflake_between(id, '2020-01-01', NULL)"),
+	0, 'and in all of them');
+
+# a table with another key
+$coordinator->safe_psql('postgres', <<'EOC');
+CREATE TABLE legacy (id bigserial PRIMARY KEY, note text);
+SELECT create_distributed_table('legacy', 'id');
+INSERT INTO legacy (note) SELECT 'x' FROM generate_series(1, 100);
+EOC
+my ($state, $messages) = sqlstate_of($coordinator, "CALL snowflake_adopt('legacy', 'id')");
+is($state, '0A000', 'a distributed table is not adopted');
+like($messages, qr/HINT: .*undistribute_table/, 'and the hint says what to do');
+$coordinator->safe_psql('postgres', "SELECT undistribute_table('legacy')");
+is( (sqlstate_of($coordinator, "CALL snowflake_adopt('legacy', 'id')"))[0],
+	'0A000', 'nor one whose sequence was distributed');
+$coordinator->safe_psql('postgres', <<'EOC');
+ALTER TABLE legacy ALTER COLUMN id SET DEFAULT snowflake_nextval();
+SELECT create_distributed_table('legacy', 'id');
+INSERT INTO legacy (note) VALUES ('y');
+CREATE TABLE legacy_orders (customer int, id bigserial);
+SELECT create_distributed_table('legacy_orders', 'customer');
+ALTER TABLE legacy_orders ALTER COLUMN id SET DEFAULT snowflake_nextval();
+INSERT INTO legacy_orders (customer) VALUES (1);
+EOC
+is( row_of(
+		$coordinator, 'SELECT (SELECT max(id) FROM legacy) > 1000000 AND (SELECT max(id) FROM legacy_orders) > 1000000'
+	),
+	't',
+	'which works');
+
+# One worker, then three, onto which the shards are moved while clients are at work.
+sub rate
+{
+	my ($what, @nodes) = @_;
+	my ($before) = rows_and_duplicates($nodes[0]);
+	my $begin = time;
+
+	finish_load("$what: inserted from each node", start_load(@nodes));
+	my ($after) = rows_and_duplicates($nodes[0]);
+	note(sprintf '%s: %.0f ids per second', $what, ($after - $before) / (time - $begin));
+	return;
+}
+
+rate('1 worker', $coordinator, $workers[0]);
+my @clients = start_load($coordinator, $workers[0]);
+$coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($_) . ')') foreach @workers[ 1, 2 ];
+$coordinator->safe_psql('postgres', "SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')");
+finish_load('inserted while nodes are added and shards move', @clients);
+is( row_of($coordinator, "SELECT count(DISTINCT nodeport) FROM citus_shards WHERE table_name = 'orders'::regclass"),
+	3, 'the shards are on three workers');
+is(row_of($_, "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"), 1, $_->name . ' got the extension')
+  foreach @workers;
+wait_for_ids($_, $_->name . ' is ready') foreach @workers;
+is( scalar(keys %{ { map { row_of($_, 'SELECT worker_id FROM snowflake_status()') => 1 } $coordinator, @workers } }),
+	4,
+	'with worker ids that differ');
+insert_everywhere($_) foreach @workers;
+rate('3 workers', $coordinator, @workers);
+
+# A worker crashes.
+@clients = start_load($coordinator, $workers[0], $workers[2]);
+sleep $seconds / 3;
+$workers[1]->stop('immediate');
+sleep 1;
+$workers[1]->start;
+# what they saw are errors of connections
+$_->{run}->finish foreach @clients;
+wait_for_ids($workers[1], 'a worker that crashed is ready again');
+rate('after a crash', $coordinator, @workers);
+
+# A worker is cut off from the registry for longer than its lease.  Another server gets
+# its worker id.
+my $worker_id = row_of($workers[2], 'SELECT worker_id FROM snowflake_status()');
+$registry->safe_psql(
+	'postgres',
+	'ALTER ROLE worker3 NOLOGIN; '
+	  . "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'worker3'");
+ok( $workers[2]->poll_query_until('postgres', "SELECT state = 'no lease' FROM snowflake_status()"),
+	'the lease of a worker that is cut off ends');
+is( (sqlstate_of($workers[2], 'SET snowflake.max_wait = 0; INSERT INTO orders (customer) VALUES (1)'))[0],
+	'SF004', 'it makes no ids');
+my $spare = new_node('spare');
+$coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($spare) . ')');
+wait_for_ids($spare, 'a node that is added meanwhile is ready');
+is(row_of($spare, 'SELECT worker_id FROM snowflake_status()'), $worker_id, 'with the worker id of the other');
+# its shards take the rows of others, whose ids are made elsewhere
+finish_load(
+	'inserted from the others',
+	start_scripts([ @scripts[ 0 .. 2 ] ], $coordinator, @workers[ 0, 1 ], $spare));
+$registry->safe_psql('postgres', 'ALTER ROLE worker3 LOGIN');
+$registry->safe_psql('postgres', 'SELECT snowflake_registry.unreserve(4, clock_timestamp())');
+wait_for_ids($workers[2], 'the worker that was cut off is ready again');
+is(row_of($workers[2], 'SELECT worker_id FROM snowflake_status()'), 4, 'with another worker id');
+insert_everywhere($workers[2]);
+
+# The coordinator fails over.
+$coordinator->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($coordinator, 'backup', has_streaming => 1);
+$standby->start;
+@clients = start_load($coordinator);
+sleep $seconds / 3;
+$coordinator->wait_for_catchup($standby, 'replay', $coordinator->lsn('insert'));
+$coordinator->stop('immediate');
+$_->{run}->finish foreach @clients;
+$standby->promote;
+$standby->safe_psql(
+	'postgres',
+	'SELECT citus_update_node(nodeid, ' . address_of($standby) . ') FROM pg_dist_node WHERE groupid = 0');
+insert_everywhere($standby);
+is( row_of($standby, 'SELECT snowflake_worker_id(snowflake_nextval())'),
+	0, 'the new coordinator has the worker id of the old one');
+isnt(
+	row_of($standby, 'SELECT snowflake_timeline(snowflake_nextval())'),
+	row_of($standby, 'SELECT min(snowflake_timeline(id)) FROM orders WHERE snowflake_worker_id(id) = 0'),
+	'and another timeline');
+rate('after a failover', $standby, @workers, $spare);
+
+my ($rows, $duplicates) = rows_and_duplicates($standby);
+is($duplicates, 0, "none of $rows ids came twice");
+cmp_ok($rows, '>', 10_000, 'there are many');
+
+done_testing();
