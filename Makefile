@@ -42,9 +42,6 @@ REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
 
 EXTRA_CLEAN = connection.o
 
-# packages are tested without
-TAP_TESTS ?= 1
-
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)

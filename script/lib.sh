@@ -3,13 +3,75 @@
 
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 
-# The Debian releases that bring the PostgreSQL versions we support.
-declare -A debian_release=([15]=bookworm [17]=trixie [18]=forky)
+# The Debian releases that bring the PostgreSQL versions we support; "sid" is one of
+# them with what it lacks from experimental.  16 has none.
+declare -A debian_release=([15]=bookworm [17]=trixie [18]=forky [19]=sid)
 
 die()
 {
 	echo "$0: $*" >&2
 	exit 1
+}
+
+# pg_config of the server to build for: that of PG_CONFIG, or the newest one that is
+# installed, or what this release of Debian or Ubuntu brings, which may be missing yet.
+native_pg_config()
+{
+	local pg_config version
+
+	[ -z "${PG_CONFIG-}" ] || { realpath "$(command -v "$PG_CONFIG")"; return; }
+	# these have servers of several versions beside each other
+	while read -r pg_config; do
+		[ ! -x "${pg_config%/*}/postgres" ] || { echo "$pg_config"; return; }
+	done < <(printf '%s\n' /usr/lib/postgresql/*/bin/pg_config | sort --version-sort --reverse
+		command -v pg_config)
+	version=$(release_version) || return
+	echo "/usr/lib/postgresql/$version/bin/pg_config"
+}
+
+# The major version that this release of Debian or Ubuntu brings.
+release_version()
+{
+	local version
+
+	command -v apt-get >/dev/null || die "no PostgreSQL server was found: install one, or set PG_CONFIG"
+	# a new machine has no list of packages yet
+	version=$(server_package)
+	[ -n "$version" ] || as_root apt-get update -q </dev/null >&2
+	version=$(server_package)
+	[ -n "$version" ] || die "this release has no package postgresql: set PG_CONFIG"
+	echo "$version"
+}
+
+# What the package "postgresql" depends on.
+server_package()
+{
+	apt-cache depends --important postgresql 2>/dev/null | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p'
+}
+
+# The major version of the server to build for.
+native_version()
+{
+	local pg_config version
+
+	pg_config=$(native_pg_config) || return
+	if [ -x "$pg_config" ]; then
+		version=$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')
+	else
+		version=$(sed 's,.*/postgresql/\([0-9]*\)/.*,\1,' <<<"$pg_config")
+	fi
+	[ "$version" -ge 15 ] || die "PostgreSQL $version is older than 15"
+	echo "$version"
+}
+
+as_root()
+{
+	if [ "$(id -u)" -eq 0 ]; then
+		"$@"
+	else
+		command -v sudo >/dev/null || die "to be run by root: $*"
+		sudo "$@"
+	fi
 }
 
 # Packages of a machine that builds and tests for one version.
@@ -18,25 +80,40 @@ packages_for()
 	echo "postgresql-$1 postgresql-server-dev-$1 make gcc patch libipc-run-perl tini"
 }
 
-# Install the packages that are missing.
+# Have what builds and tests for the native version.  A server that is none of a
+# package is left as it is.
+need_build_packages()
+{
+	local packages
+
+	read -ra packages < <(packages_for "$(native_version)")
+	[[ $(native_pg_config) = /usr/lib/postgresql/* ]] || packages=("${packages[@]:2}")
+	need_packages "${packages[@]}" "$@"
+}
+
+# Install the packages that are missing.  Where there is no apt, only say which these
+# are: they have Debian's names.
 need_packages()
 {
 	local package missing=()
 
+	command -v apt-get >/dev/null || {
+		for package in make gcc patch prove tini; do
+			command -v "$package" >/dev/null || missing+=("$package")
+		done
+		perl -e 'use IPC::Run' 2>/dev/null || missing+=("IPC::Run of Perl")
+		[ ${#missing[@]} -eq 0 ] || die "to be installed: ${missing[*]}"
+		return 0
+	}
 	for package in "$@"; do
 		dpkg-query --show --showformat='${db:Status-Status}\n' "$package" 2>/dev/null |
 			grep -qx installed || missing+=("$package")
 	done
 	[ ${#missing[@]} -eq 0 ] && return
 
-	local sudo=()
-	if [ "$(id -u)" -ne 0 ]; then
-		command -v sudo >/dev/null || die "to be installed by root: ${missing[*]}"
-		sudo=(sudo)
-	fi
 	# installing a server must not start one
-	"${sudo[@]}" apt-get update -q </dev/null >&2
-	"${sudo[@]}" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+	as_root apt-get update -q </dev/null >&2
+	as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 		apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null >&2
 }
 
@@ -78,45 +155,55 @@ as_user()
 	fi
 }
 
-# The major version that this machine's release of Debian brings.
-native_version()
-{
-	local version codename
-
-	codename=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
-	for version in "${!debian_release[@]}"; do
-		[ "${debian_release[$version]}" != "$codename" ] || { echo "$version"; return; }
-	done
-	die "this Debian release (${codename:-unknown}) is none of ${debian_release[*]}"
-}
-
 # Where the Debian release with another version is.
 release_dir()
 {
 	echo "${SNOWFLAKE_TEST_DIR:-/var/cache/snowflake-test}/${debian_release[$1]}"
 }
 
-# Make it, if it is not there with all that it should have.
+# Make it, if it is not there with all that it should have.  Returns 2 if the release
+# can be had, but not the server.
 make_release()
 {
 	local version=$1
 	local release=${debian_release[$version]}
 	local dir
 	local script=/usr/share/debootstrap/scripts/$release
-	local include
+	local include packages
 
 	dir=$(release_dir "$version")
-	include=$(packages_for "$version" | tr ' ' ,)
+	read -ra packages < <(packages_for "$version")
+	include=$(IFS=,; echo "${packages[*]}")
 	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
 	# a release that is newer than debootstrap is made like the newest
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 	rm -rf "$dir" "$dir.ready"
 	mkdir -p "$(dirname "$dir")"
-	debootstrap --variant=minbase --include="$include" "$release" "$dir" "" "$script" \
+	[ "$release" != sid ] || packages=("${packages[@]:2}")
+	debootstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" "$release" "$dir" "" "$script" \
 		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
 	# the list of a release that is still to come may be an old one
 	echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/snowflake"
+	if [ "$release" = sid ]; then
+		install_server_in_sid "$version" >>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 2; }
+	fi
 	echo "$include" >"$dir.ready"
+}
+
+# A version that is still to come is in experimental, and later in sid.
+install_server_in_sid()
+{
+	local version=$1 suffix dir
+	local packages=("postgresql-$version" "postgresql-server-dev-$version" "postgresql-client-$version"
+		libpq5 libpq-dev)
+
+	dir=$(release_dir "$version")
+	sed 's/ sid / experimental /' "$dir/etc/apt/sources.list" >"$dir/etc/apt/sources.list.d/experimental.list"
+	in_release "$version" root apt-get update -q || return
+	for suffix in '' /experimental; do
+		in_release "$version" root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+			apt-get install -q -y --no-install-recommends "${packages[@]/%/$suffix}" && return
+	done
 }
 
 # Run a command in there, as one of its users.
@@ -131,7 +218,7 @@ in_release()
 	unshare --mount --pid --fork --kill-child bash -c '
 		mount -t proc proc "$0/proc" &&
 		mount -t tmpfs -o mode=1777 tmpfs "$0/dev/shm" &&
-		user=$1 && shift && chroot "$0" runuser -u "$user" -- env -u TMPDIR "$@"' "$dir" "$user" "$@"
+		user=$1 && shift && chroot "$0" runuser -u "$user" -- env -u TMPDIR -u PG_CONFIG "$@"' "$dir" "$user" "$@"
 }
 
 # The longest tests, in that order, which script/test leaves to the native version.
@@ -238,19 +325,31 @@ apply_mutant()
 	patch --directory="$dir" --strip=1 --fuzz=0 --force --silent "$@" <"$root/t/mutants/${mutant// /-}.patch"
 }
 
-# The settings with which a server finds the extension below a directory that
-# "make install DESTDIR=..." wrote to.  Debian's servers up to 17 look for
-# extensions below a directory; PostgreSQL 18 has a setting of its own.
-staged_settings()
+# Install the extension below a directory, from the sources in another, and write the
+# settings with which the server finds it there to stdout: Debian's servers up to 17 look
+# for extensions below a directory, and PostgreSQL 18 has a setting of its own.  Any
+# other server is copied to that directory, as its programs find everything by their own
+# place.  $bindir is then that of the copy.
+stage_server()
 {
-	local version=$1 stage=$2
+	local source=$1 stage=$2 pg_config=$3 place
 
-	if [ "$version" -ge 18 ]; then
-		echo "extension_control_path = '$stage/usr/share/postgresql/$version:\$system'"
-	else
+	bindir=$("$pg_config" --bindir)
+	as_user make --silent -C "$source" PG_CONFIG="$pg_config" with_llvm=no install DESTDIR="$stage" >&2 || return
+	if [ "$("$pg_config" --version | sed 's/^PostgreSQL \([0-9]*\).*/\1/')" -ge 18 ]; then
+		echo "extension_control_path = '$stage$("$pg_config" --sharedir):\$system'"
+	elif "$bindir/postgres" --describe-config | grep '^extension_destdir' >/dev/null; then
 		echo "extension_destdir = '$stage'"
+	else
+		for place in --bindir --sharedir --libdir --pkglibdir; do
+			place=$("$pg_config" "$place")
+			as_user mkdir -p "$stage$place"
+			as_user cp -R "$place/." "$stage$place"
+		done
+		bindir=$stage$bindir
+		return
 	fi
-	echo "dynamic_library_path = '$stage/usr/lib/postgresql/$version/lib:\$libdir'"
+	echo "dynamic_library_path = '$stage$("$pg_config" --pkglibdir):\$libdir'"
 }
 
 # Build the extension and start a server with it, for the time that a script
@@ -258,24 +357,21 @@ staged_settings()
 # Sets what libpq and the caller need to find it; more settings on stdin.
 start_throwaway_server()
 {
+	need_build_packages
 	version=$(native_version)
-	bindir=/usr/lib/postgresql/$version/bin
-	local packages
-	mapfile -t packages < <(packages_for "$version" | tr ' ' '\n')
-	need_packages "${packages[@]}"
 
 	throwaway=$(mktemp --directory --tmpdir snowflake.XXXXXX)
 	trap stop_throwaway_server EXIT
 	chmod 755 "$throwaway"
 	copy_sources "$throwaway/source"
 	[ "$(id -u)" -ne 0 ] || chown postgres "$throwaway"
-	as_user make --silent -C "$throwaway/source" PG_CONFIG="$bindir/pg_config" \
-		with_llvm=no install DESTDIR="$throwaway/stage" >"$throwaway/build.log" 2>&1 ||
+	stage_server "$throwaway/source" "$throwaway/stage" "$(native_pg_config)" \
+		>"$throwaway/staged.conf" 2>"$throwaway/build.log" ||
 		{ cat "$throwaway/build.log"; die "could not build the extension"; }
 	as_user "$bindir/initdb" --pgdata="$throwaway/data" --username=postgres --encoding=UTF8 --locale=C \
 		--auth=trust --no-sync >/dev/null
 	{
-		staged_settings "$version" "$throwaway/stage"
+		cat "$throwaway/staged.conf"
 		echo "listen_addresses = ''"
 		echo "unix_socket_directories = '$throwaway'"
 		cat

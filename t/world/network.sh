@@ -70,7 +70,7 @@ create_node()
 
 	as_user initdb --pgdata="$throwaway/$name" --username=postgres --auth=trust --no-sync >/dev/null
 	{
-		staged_settings "$version" "$throwaway/stage"
+		cat "$throwaway/staged.conf"
 		cat <<END
 listen_addresses = ''
 unix_socket_directories = '$throwaway/$name'

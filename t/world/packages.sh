@@ -21,8 +21,7 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 fi
 
 version=$(native_version)
-mapfile -t packages < <(packages_for "$version" | tr ' ' '\n')
-need_packages "${packages[@]}" build-essential debhelper dpkg-dev fakeroot postgresql-server-dev-all \
+need_build_packages build-essential debhelper dpkg-dev fakeroot postgresql-server-dev-all \
 	python3 autopkgtest
 # from 18 on, JIT has a package of its own
 [ "$version" -lt 18 ] || need_packages "postgresql-$version-jit"

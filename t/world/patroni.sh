@@ -115,7 +115,7 @@ postgresql:
   parameters:
     unix_socket_directories: $lab
     shared_preload_libraries: snowflake
-$(staged_settings "$version" "$throwaway/stage" | sed 's/^/    /; s/ = /: /')
+$(sed 's/^/    /; s/ = /: /' "$throwaway/staged.conf")
 $(sed 's/^/    /')
 watchdog: {mode: 'off'}
 END

@@ -17,8 +17,7 @@ old=15
 new=17
 [ "$(id -u)" -eq 0 ] || die "needs root"
 [ "$(native_version)" = "$old" ] || die "needs Debian ${debian_release[$old]}"
-mapfile -t packages < <(packages_for "$old" | tr ' ' '\n')
-need_packages "${packages[@]}" debootstrap
+need_build_packages debootstrap
 make_release "$new"
 
 bindir=/usr/lib/postgresql/$old/bin
