@@ -43,6 +43,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "connection.h"
 #include "errors.h"
 #include "layout.h"
@@ -290,7 +291,7 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
 	/* a cancel would lose the lease */
-	pqsignal(SIGINT, SIG_IGN);
+	pqsignal(SIGINT, PG_SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 	/* to no database, but to be seen in pg_stat_activity */
 	BackgroundWorkerInitializeConnection(NULL, NULL, 0);

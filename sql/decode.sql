@@ -56,7 +56,10 @@ SELECT format('%s', snowflake_decode(NULL)) = '' AS nothing;
 
 -- An expression index needs the form that is IMMUTABLE
 CREATE INDEX ON t (snowflake_timestamp(id, 'twitter'));
+-- 19 shows where
+\set VERBOSITY sqlstate
 CREATE INDEX ON t (snowflake_timestamp(id));
+\set VERBOSITY default
 DROP TABLE t;
 
 -- Labels: what works on a layout alone is IMMUTABLE with it, and the rest is STABLE

@@ -36,6 +36,11 @@
 #include "storage/dsm_registry.h"
 #endif
 
+/* 19 has handlers of signals of a type of its own. */
+#ifndef PG_SIG_IGN
+#define PG_SIG_IGN SIG_IGN
+#endif
+
 /* 18 marks functions that do not return with a word before them. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()

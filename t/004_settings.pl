@@ -197,7 +197,7 @@ $node = new_server('preloaded', preload => 1, 'snowflake.worker_id' => 5);
 is($node->safe_psql('postgres', $worker), 5, 'preloaded: ids are made');
 is( $node->safe_psql(
 		'postgres',
-		"SELECT count(*), max(allocated_size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake'"),
+		"SELECT count(*), max(size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake'"),
 	'1|t',
 	'shared memory is at most 16 kB');
 
@@ -267,7 +267,7 @@ my $other = abs_path(PostgreSQL::Test::Utils::tempdir());
 system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry $other");
 command_ok(
 	[
-		'make', '--silent', '-C', $other, 'PG_CONFIG=' . $node->installed_command('pg_config'),
+		'make', '--silent', '-C', $other, "PG_CONFIG=$ENV{PG_CONFIG}",
 		'with_llvm=no', 'COPT=-DSHMEM_VERSION=4711 -O0', 'clean', 'snowflake.so'
 	],
 	'build another version');

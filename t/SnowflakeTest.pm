@@ -54,7 +54,7 @@ sub use_mutant
 		  or BAIL_OUT("mutant '$name' does not apply");
 		system_or_bail(
 			'make', '--silent', '-C', $dir,
-			'PG_CONFIG=' . $node->installed_command('pg_config'),
+			"PG_CONFIG=$ENV{PG_CONFIG}",
 			'with_llvm=no', 'install', "DESTDIR=$dir/stage");
 		$mutant_settings{$name} = $settings =~ s/\Q$stage\E/$dir\/stage/gr;
 	}
