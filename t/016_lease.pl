@@ -212,10 +212,7 @@ system_or_bail('gcc', '-shared', '-fPIC', '-o', $resolver, dirname(__FILE__) . '
 my $lookup = new_server('lookup', lease_from($registry));
 $lookup->stop;
 $lookup->append_conf('postgresql.conf', "snowflake.registry = 'host=slow.invalid'");
-{
-	local $ENV{LD_PRELOAD} = $resolver;
-	$lookup->start;
-}
+start_with_library($lookup, $resolver);
 $lookup->wait_for_log(qr/looking up slow.invalid/);
 fails($lookup, qr/asks the registry for a lease/, 'host being looked up');
 my $stopping = time;

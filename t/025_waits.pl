@@ -99,8 +99,7 @@ $node->append_conf('postgresql.conf', "fsync = on\nwal_sync_method = fdatasync")
 
 	append_to_file("$library.c", "#include <unistd.h>\nint fdatasync(int file) { return usleep(3000); }\n");
 	system_or_bail('gcc', '-shared', '-fPIC', '-o', "$library.so", "$library.c");
-	local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), "$library.so";
-	$node->start;
+	start_with_library($node, "$library.so");
 }
 my $script = PostgreSQL::Test::Utils::tempdir() . '/at_once.sql';
 append_to_file($script, <<'EOC');

@@ -20,7 +20,7 @@ our @EXPORT = qw(
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   begin_query take_errors wait_until
   set_and_reload crash
-  set_clock start_with_clock use_mutant with_mutants
+  set_clock start_with_clock start_with_library use_mutant with_mutants
   start_collectors wait_for_collectors stop_collectors count_duplicates live_through live_from
 );
 
@@ -449,9 +449,17 @@ sub start_with_clock
 		system_or_bail('gcc', '-shared', '-fPIC', '-O2', '-o', $clock_library, dirname(__FILE__) . '/clock.c');
 	}
 
-	# a sanitizer's library has to be the first
-	local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), $clock_library;
 	local $ENV{SNOWFLAKE_TEST_CLOCK} = abs_path($node->basedir . '/clock');
+	return start_with_library($node, $clock_library, %parameters);
+}
+
+# Start a server with a library that is loaded before its own; that of a sanitizer has
+# to be the first.
+sub start_with_library
+{
+	my ($node, $library, %parameters) = @_;
+
+	local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), $library;
 	return $node->start(%parameters);
 }
 
