@@ -722,6 +722,7 @@ DECLARE
 	label CONSTANT pg_catalog.text := format('%s.%I', adopted, column_name);
 	attribute pg_catalog.record;
 	distributed boolean;
+	chunk bigint;
 	rewritten boolean;
 	tree pg_catalog.oid[];		-- the table, and what inherits from it
 	narrow pg_catalog.oid[];	-- tables with columns that refer to it and cannot
@@ -763,6 +764,26 @@ BEGIN
 				MESSAGE = format('table %s is distributed by Citus, or has been', adopted),
 				HINT = format('If the column is a bigint, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s. If it distributes the table, call undistribute_table() before and create_distributed_table() after that.',
 					adopted, column_name, new_default);
+		END IF;
+	END IF;
+
+	-- Chunks that were made for small numbers would be many.  The catalogs have to be
+	-- those of TimescaleDB, as others could have made a schema of that name.
+	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
+			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.dimension')
+				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
+		EXECUTE 'SELECT interval_length
+			FROM _timescaledb_catalog.dimension JOIN _timescaledb_catalog.hypertable ON hypertable.id = hypertable_id
+				JOIN pg_catalog.pg_class ON relname = table_name
+				JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace AND nspname = schema_name
+			WHERE pg_class.oid = $1 AND column_name = $2'
+		INTO chunk USING adopted, column_name;
+		IF chunk < @extschema@.snowflake_first_from(now() + interval '1 minute') - @extschema@.snowflake_first_from(now()) THEN
+			RAISE object_not_in_prerequisite_state USING
+				MESSAGE = format('chunks of hypertable %s are too small for snowflake ids', adopted),
+				DETAIL = format('A chunk is for %s numbers, which are less than the ids of a minute.', chunk),
+				HINT = format('For chunks of a day, call before: SELECT set_chunk_time_interval(%L, %s);', adopted,
+					@extschema@.snowflake_first_from(now() + interval '1 day') - @extschema@.snowflake_first_from(now()));
 		END IF;
 	END IF;
 

@@ -1,5 +1,6 @@
 # pg_upgrade keeps the mark and its guard, and new ids are above all old ones
-# although the clock of the new server goes through the same time again.
+# although the clock of the new server goes through the same time again.  Files are
+# copied, linked or moved.
 #
 # SNOWFLAKE_OLD_INSTALL is where the programs of the old version are, with the
 # extension among them.  pg_upgrade.sh sees to that.
@@ -20,7 +21,10 @@ use Time::HiRes qw(time);
 BAIL_OUT('SNOWFLAKE_OLD_INSTALL is not set') if !$ENV{SNOWFLAKE_OLD_INSTALL};
 
 my $old_install = $ENV{SNOWFLAKE_OLD_INSTALL};
+my ($old_major) = `$old_install/bin/pg_config --version` =~ /(\d+)/;
 my @databases = ('postgres', 'owned');
+my $old_settings = PostgreSQL::Test::Utils::tempdir() . '/old.conf';
+append_to_file($old_settings, "jit = off\n");
 
 # One lane, and no random numbers, so that new ids would meet old ones.  The
 # mark may be ahead of the clock by far more than the time that is lived again.
@@ -37,7 +41,9 @@ sub new_cluster
 	my ($name, @parameters) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, @parameters);
 
-	$node->init;
+	# the old one finds the extension where its own are, and has no checksums up to 17
+	local $ENV{TEMP_CONFIG} = $old_settings if @parameters;
+	$node->init(extra => $node->pg_version->major >= 18 && $old_major < 18 ? ['--no-data-checksums'] : []);
 	$node->append_conf('postgresql.conf', $settings);
 	return $node;
 }
@@ -81,104 +87,124 @@ sub mark_of
 
 	return $node->safe_psql(
 		$database, q{
-SELECT relname, CASE relkind WHEN 'S' THEN (SELECT last_value FROM snowflake_internal.mark) ELSE (SELECT bound FROM snowflake_internal.guard) END,
+SELECT relname, CASE relname WHEN 'mark' THEN (SELECT last_value FROM snowflake_internal.mark) ELSE (SELECT bound FROM snowflake_internal.guard) END,
 	relkind, relpersistence, relispopulated, relacl, initprivs
 FROM pg_extension AS e
 	JOIN pg_depend AS d ON d.refclassid = 'pg_extension'::regclass AND d.refobjid = e.oid
 	JOIN pg_class AS s ON d.classid = 'pg_class'::regclass AND d.objid = s.oid AND d.deptype = 'e'
 	LEFT JOIN pg_init_privs AS i ON i.classoid = d.classid AND i.objoid = s.oid
-WHERE extname = 'snowflake' AND relkind IN ('S', 'm')
+WHERE extname = 'snowflake' AND relname IN ('mark', 'guard')
 ORDER BY relname DESC;
 TABLE snowflake_internal.guard;
 SELECT extversion, extrelocatable, extconfig::regclass[], extcondition FROM pg_extension WHERE extname = 'snowflake';
 });
 }
 
-# The old server
-my $old_node = new_cluster('old', install_path => $old_install);
-start_with_clock($old_node, 0);
-$old_node->safe_psql('postgres', "CREATE ROLE owner LOGIN;\nCREATE DATABASE owned OWNER owner");
-foreach my $database (@databases)
+# Upgrade in one of the ways that pg_upgrade has.
+sub upgrade
 {
-	$old_node->safe_psql(
-		$database, q{
+	my ($way) = @_;
+
+	# The old server
+	my $old_node = new_cluster("old$way", install_path => $old_install);
+	start_with_clock($old_node, 0);
+	$old_node->safe_psql('postgres', "CREATE ROLE owner LOGIN;\nCREATE DATABASE owned OWNER owner");
+	foreach my $database (@databases)
+	{
+		$old_node->safe_psql(
+			$database, q{
 CREATE EXTENSION snowflake;
 CREATE TABLE items (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), name text);
 CREATE INDEX ON items (snowflake_timestamp(id, 'snowflake lane:0'));
 INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 }, $database eq 'owned' ? (extra_params => [ '--username', 'owner' ]) : ());
+	}
+	my (%run, %mark, %items);
+	foreach my $database (@databases)
+	{
+		$run{$database} = make_ids($old_node, $database);
+		$mark{$database} = mark_of($old_node, $database);
+		$items{$database} = $old_node->safe_psql($database, 'TABLE items');
+		like(
+			$mark{$database},
+			qr/^mark\|(\d+)\|.*\nguard\|\1\|.*\n\1\|.*\n.*\{snowflake_internal\.mark,snowflake_internal\.system_identifier\}/,
+			"$way, $database: the extension has the mark, which is dumped, and its guard, which is not");
+	}
+	isnt($mark{postgres}, $mark{owned}, 'each database has its own mark');
+	my $system = $old_node->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
+	$old_node->stop;
+
+	# The new one
+	my $new_node = new_cluster("new$way");
+	{
+		# the libraries that the old programs need
+		local $ENV{LD_LIBRARY_PATH} = "$old_install/lib";
+		my $here = getcwd;
+
+		# it leaves a script where it runs
+		chdir $new_node->basedir or die "could not enter its directory: $!";
+		command_ok(
+			[
+				'pg_upgrade', "--$way", '--no-sync',
+				'--old-datadir', $old_node->data_dir, '--new-datadir', $new_node->data_dir,
+				'--old-bindir', "$old_install/bin", '--new-bindir', $new_node->config_data('--bindir'),
+				'--old-port', $old_node->port, '--new-port', $new_node->port,
+				'--socketdir', $new_node->host
+			],
+			"pg_upgrade --$way");
+		chdir $here or die "could not go back: $!";
+	}
+
+	# these are kept when it fails
+	my @errors =
+	  map { slurp_file($_) =~ /^(.*ERROR:.*\n(?:.*\n){0,12})/mg }
+	  glob $new_node->data_dir . '/pg_upgrade_output.d/*/log/*';
+	BAIL_OUT(join '', @errors) if @errors;
+
+	foreach my $database (@databases)
+	{
+		# lanes know of earlier ids, whatever their database
+		start_with_clock($new_node, -2);
+		is( mark_of($new_node, $database), $mark{$database},
+			"$way, $database: the mark, its guard and the extension are as they were");
+		is($new_node->safe_psql($database, 'TABLE items'), $items{$database}, "$way, $database: the same rows");
+		is( $new_node->safe_psql($database, 'SELECT mark_from FROM snowflake_status()'),
+			$system, "$way, $database: the mark comes from the old server");
+
+		my ($duplicates, $lower) = live_again($new_node, $database, $run{$database}, "$way, $database");
+		is("$duplicates, $lower", '0, 0', "$way, $database: no id is a duplicate, none is below an old one");
+		is( $new_node->safe_psql(
+				$database,
+				"INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3"
+			),
+			't',
+			"$way, $database: the default makes ids that are new");
+		cmp_ok(
+			$new_node->safe_psql(
+				$database,
+				'SELECT least(m.last_value, g.bound) FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g'),
+			'>',
+			($mark{$database} =~ /\|(\d+)\|/)[0],
+			"$way, $database: the mark goes on");
+		like(
+			slurp_file($new_node->logfile), qr/mark of database "$database" comes from another server/,
+			'as the log says');
+		$new_node->stop;
+	}
+	return ($new_node, $run{postgres});
 }
-my (%run, %mark, %items);
-foreach my $database (@databases)
+
+my ($new_node, $run);
+my $new_major = PostgreSQL::Test::Cluster->new('version')->pg_version->major;
+foreach my $way ('copy', 'link', $new_major >= 18 ? 'swap' : ())
 {
-	$run{$database} = make_ids($old_node, $database);
-	$mark{$database} = mark_of($old_node, $database);
-	$items{$database} = $old_node->safe_psql($database, 'TABLE items');
-	like(
-		$mark{$database},
-		qr/^mark\|(\d+)\|.*\nguard\|\1\|.*\n\1\|.*\n.*\{snowflake_internal\.mark\}/,
-		"$database: the extension has the mark, which is dumped, and its guard, which is not");
-}
-isnt($mark{postgres}, $mark{owned}, 'each database has its own mark');
-$old_node->stop;
-
-# The new one
-my $new_node = new_cluster('new');
-is($old_node->pg_version->major . ' ' . $new_node->pg_version->major, '15 17', 'versions');
-{
-	# the libraries that the old programs need
-	local $ENV{LD_LIBRARY_PATH} = "$old_install/lib";
-	my $here = getcwd;
-
-	# it leaves a script where it runs
-	chdir $new_node->basedir or die "could not enter its directory: $!";
-	command_ok(
-		[
-			'pg_upgrade', '--no-sync',
-			'--old-datadir', $old_node->data_dir, '--new-datadir', $new_node->data_dir,
-			'--old-bindir', "$old_install/bin", '--new-bindir', $new_node->config_data('--bindir'),
-			'--old-port', $old_node->port, '--new-port', $new_node->port,
-			'--socketdir', $new_node->host
-		],
-		'pg_upgrade');
-	chdir $here or die "could not go back: $!";
-}
-
-# these are kept when it fails
-my @errors =
-  map { slurp_file($_) =~ /^(.*ERROR:.*\n(?:.*\n){0,12})/mg } glob $new_node->data_dir . '/pg_upgrade_output.d/*/log/*';
-BAIL_OUT(join '', @errors) if @errors;
-
-foreach my $database (@databases)
-{
-	# lanes know of earlier ids, whatever their database
-	start_with_clock($new_node, -2);
-	is( mark_of($new_node, $database), $mark{$database},
-		"$database: the mark, its guard and the extension are as they were");
-	is($new_node->safe_psql($database, 'TABLE items'), $items{$database}, "$database: the same rows");
-
-	my ($duplicates, $lower) = live_again($new_node, $database, $run{$database}, $database);
-	is("$duplicates, $lower", '0, 0', "$database: no id is a duplicate, none is below an old one");
-	is( $new_node->safe_psql(
-			$database,
-			"INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3"
-		),
-		't',
-		"$database: the default makes ids that are new");
-	cmp_ok(
-		$new_node->safe_psql(
-			$database,
-			'SELECT least(m.last_value, g.bound) FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g'),
-		'>',
-		($mark{$database} =~ /\|(\d+)\|/)[0],
-		"$database: the mark goes on");
-	$new_node->stop;
+	($new_node, $run) = upgrade($way);
 }
 
 # The same finds ids that are made again, if there are any.
 use_mutant($new_node, 'forgets the mark');
 start_with_clock($new_node, 0);
-my ($duplicates, $lower) = live_again($new_node, 'postgres', $run{postgres}, 'mutant');
+my ($duplicates, $lower) = live_again($new_node, 'postgres', $run, 'mutant');
 cmp_ok($duplicates, '>', 0, "mutant: $duplicates ids are duplicates");
 cmp_ok($lower, '>', 0, "mutant: $lower are below old ones");
 $new_node->stop;

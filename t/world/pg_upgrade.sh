@@ -1,23 +1,29 @@
 #!/bin/bash
 #
-# Upgrade a server from PostgreSQL 15 to 17 by pg_upgrade, see pg_upgrade.pl.
+# Upgrade a server from one version of PostgreSQL to a later one by pg_upgrade, in every
+# way that it has, see pg_upgrade.pl.
 #
 # The programs of both must run in one place.  This is the directory with the
 # release of the new version.  For the time that the test runs, and in its own
 # mount namespace only, its /usr/lib/postgresql and /usr/share/postgresql are
-# copies, with the native version beside the new one.
+# copies, with the old version beside the new one.
 #
-# usage: t/world/pg_upgrade.sh, as root
+# usage: t/world/pg_upgrade.sh OLD NEW, as root
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . script/lib.sh
 
-old=15
-new=17
+[ $# -eq 2 ] || die "which versions: OLD NEW?"
+old=$1
+new=$2
 [ "$(id -u)" -eq 0 ] || die "needs root"
-[ "$(native_version)" = "$old" ] || die "needs Debian ${debian_release[$old]}"
 need_build_packages debootstrap
+old_release=
+if [ "$old" != "$(native_version)" ]; then
+	old_release=$(release_dir "$old")
+	make_release "$old"
+fi
 make_release "$new"
 
 bindir=/usr/lib/postgresql/$old/bin
@@ -29,21 +35,32 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 chmod 755 "$work"
 
+# Build the extension for the old version, in its release.
+build_old()
+{
+	local place
+
+	place=$(mktemp --directory "$old_release/var/tmp/snowflake-old.XXXXXX")
+	copy_sources "$place"
+	chroot "$old_release/" make --silent -C "${place#"$old_release"}" PG_CONFIG="$bindir/pg_config" with_llvm=no \
+		install DESTDIR="${place#"$old_release"}/stage"
+	cp -r "$place/stage/." "$work"
+	rm -rf "$place"
+}
+
 # The old version, with the extension and with the libraries of its release
 # that the new one lacks.
 copy_old()
 {
 	local library
 
-	copy_sources "$work/old"
-	as_user make --silent -C "$work/old" PG_CONFIG="$bindir/pg_config" with_llvm=no
-	make --silent -C "$work/old" PG_CONFIG="$bindir/pg_config" with_llvm=no install DESTDIR="$work"
-	cp -r "/usr/lib/postgresql/$old" "$work/usr/lib/postgresql"
-	cp -r "/usr/share/postgresql/$old" "$work/usr/share/postgresql"
+	build_old
+	cp -r "$old_release/usr/lib/postgresql/$old" "$work/usr/lib/postgresql"
+	cp -r "$old_release/usr/share/postgresql/$old" "$work/usr/share/postgresql"
 	# other packages put scripts there, which ldd minds
-	{ ldd "$bindir"/* || true; } | awk '$2 == "=>" { print $3 }' | sort -u |
+	{ chroot "$old_release/" bash -c "ldd $bindir/*" || true; } | awk '$2 == "=>" { print $3 }' | sort -u |
 		while read -r library; do
-			[ -e "$release$library" ] || cp "$library" "$work/usr/lib/postgresql/$old/lib"
+			[ -e "$release$library" ] || cp "$old_release$library" "$work/usr/lib/postgresql/$old/lib"
 		done
 }
 
@@ -67,7 +84,7 @@ copy_new()
 
 	cp -r "$release/usr/lib/postgresql/$new" "$work/usr/lib/postgresql"
 	cp -r "$release/usr/share/postgresql/$new" "$work/usr/share/postgresql"
-	[ "$(minor_version "$bindir/postgres")" -gt \
+	[ "$old-$new" = 15-17 ] && [ "$(minor_version "$bindir/postgres")" -gt \
 		$(($(minor_version chroot "$release" "/usr/lib/postgresql/$new/bin/postgres") + 8)) ] || return 0
 
 	mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
