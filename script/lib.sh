@@ -243,7 +243,7 @@ run_in_release_as()
 	copy_sources "$place"
 	chroot "$dir" chown -R postgres "${place#"$dir"}"
 	# what the mutants would find is found on the native version
-	in_release "$version" "$user" env SNOWFLAKE_RELEASE=1 SNOWFLAKE_MUTANTS=0 \
+	in_release "$version" "$user" env SNOWFLAKE_RELEASE=1 "SNOWFLAKE_MUTANTS=${SNOWFLAKE_MUTANTS:-0}" \
 		"${place#"$dir"}/$script" "$@"
 )
 

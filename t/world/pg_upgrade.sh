@@ -19,12 +19,10 @@ old=$1
 new=$2
 [ "$(id -u)" -eq 0 ] || die "needs root"
 need_build_packages debootstrap
-old_release=
-if [ "$old" != "$(native_version)" ]; then
-	old_release=$(release_dir "$old")
-	make_release "$old"
-fi
+# Not the machine's own server: what its last update dumps may be unknown to the new one.
+make_release "$old"
 make_release "$new"
+old_release=$(release_dir "$old")
 
 bindir=/usr/lib/postgresql/$old/bin
 release=$(release_dir "$new")
@@ -42,7 +40,7 @@ build_old()
 
 	place=$(mktemp --directory "$old_release/var/tmp/snowflake-old.XXXXXX")
 	copy_sources "$place"
-	chroot "$old_release/" make --silent -C "${place#"$old_release"}" PG_CONFIG="$bindir/pg_config" with_llvm=no \
+	chroot "$old_release" make --silent -C "${place#"$old_release"}" PG_CONFIG="$bindir/pg_config" with_llvm=no \
 		install DESTDIR="${place#"$old_release"}/stage"
 	cp -r "$place/stage/." "$work"
 	rm -rf "$place"
@@ -58,51 +56,17 @@ copy_old()
 	cp -r "$old_release/usr/lib/postgresql/$old" "$work/usr/lib/postgresql"
 	cp -r "$old_release/usr/share/postgresql/$old" "$work/usr/share/postgresql"
 	# other packages put scripts there, which ldd minds
-	{ chroot "$old_release/" bash -c "ldd $bindir/*" || true; } | awk '$2 == "=>" { print $3 }' | sort -u |
+	{ chroot "$old_release" bash -c "ldd $bindir/*" || true; } | awk '$2 == "=>" { print $3 }' | sort -u |
 		while read -r library; do
 			[ -e "$release$library" ] || cp "$old_release$library" "$work/usr/lib/postgresql/$old/lib"
 		done
 }
 
-# The N of version 15.N or 17.N, as a program gives it.
-minor_version()
-{
-	"$@" --version | sed -E 's/.* [0-9]+\.([0-9]+).*/\1/'
-}
-
-# The new version.  Minor versions are released together, 15.20 with 17.12, and
-# what a later one dumps may be unknown to an earlier one: then it gets the
-# security updates of its release.
-copy_new()
-{
-	local keys=$release/usr/share/keyrings/debian-archive-keyring.gpg
-	local codename=${debian_release[$new]}
-	local apt=(apt-get -q -o Dir::Etc::SourceList="$work/sources.list"
-		-o Dir::Etc::SourceParts=- -o Dir::State::Lists="$work/lists"
-		-o Dir::Cache="$work/cache" -o APT::Sandbox::User=root)
-	local package
-
-	cp -r "$release/usr/lib/postgresql/$new" "$work/usr/lib/postgresql"
-	cp -r "$release/usr/share/postgresql/$new" "$work/usr/share/postgresql"
-	[ "$old-$new" = 15-17 ] && [ "$(minor_version "$bindir/postgres")" -gt \
-		$(($(minor_version chroot "$release" "/usr/lib/postgresql/$new/bin/postgres") + 8)) ] || return 0
-
-	mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
-	sed "s,^deb ,deb [signed-by=$keys] ," "$release/etc/apt/sources.list" >"$work/sources.list"
-	sed "s,/debian/\\? ,/debian-security ,; s, $codename , $codename-security ," \
-		"$work/sources.list" >"$work/security.list"
-	cat "$work/security.list" >>"$work/sources.list"
-	"${apt[@]}" update
-	(cd "$work" && "${apt[@]}" download "postgresql-$new" "postgresql-client-$new")
-	for package in "$work"/*.deb; do
-		dpkg --extract "$package" "$work"
-	done
-}
-
 copy_all()
 {
 	copy_old
-	copy_new
+	cp -r "$release/usr/lib/postgresql/$new" "$work/usr/lib/postgresql"
+	cp -r "$release/usr/share/postgresql/$new" "$work/usr/share/postgresql"
 	copy_sources "$work/new"
 	chroot "$release" chown -R postgres "$place/new"
 }

@@ -96,22 +96,40 @@ if (with_mutants())
 	$server->stop('immediate');
 }
 
-# A higher one, as at a cut-over: new ids are above those of the publisher.
+# A cut-over by logical replication: rows and sequences are replicated, clients stop, the
+# sequences are refreshed for the last time.  New ids are above those of the publisher,
+# although its clock was half a minute ahead, and both have the same worker id.
+my $table = 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)';
 $publisher->stop;
 start_with_clock($publisher, 30);
-my $last = $publisher->safe_psql('postgres', 'SELECT max(snowflake_nextval()) FROM generate_series(1, 1000)');
+$publisher->safe_psql(
+	'postgres',
+	"$table; INSERT INTO orders (item) VALUES ('old'); CREATE PUBLICATION everything FOR ALL TABLES, ALL SEQUENCES");
 $subscriber->append_conf('postgresql.conf', "snowflake.max_ahead = '1min'");
 $subscriber->stop;
 start_with_clock($subscriber, 0);
-$subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION subscriber REFRESH SEQUENCES');
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION subscriber');
+$subscriber->safe_psql('postgres', "$table; SELECT snowflake_nextval()");
+my $connection = $publisher->connstr('postgres') =~ s/'/''/gr;
+$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION everything CONNECTION '$connection' PUBLICATION everything");
+run_clients($publisher, '--client=4 --time=2', 'clients insert', "INSERT INTO orders (item) VALUES ('new');");
+my $last = $publisher->safe_psql('postgres', 'SELECT max(id) FROM orders');
+$publisher->wait_for_catchup('everything');
+$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION everything REFRESH SEQUENCES');
 wait_for_sequences($subscriber);
-ok($subscriber->poll_query_until('postgres', "SELECT snowflake_nextval() > $last"), 'a higher mark is adopted');
+is( $subscriber->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
+	$publisher->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
+	'cut-over: all rows have arrived');
+cmp_ok(mark_of($subscriber), '>=', $last, 'and so has the mark');
+$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION everything');
+$publisher->stop;
+cmp_ok(
+	$subscriber->safe_psql('postgres', "INSERT INTO orders (item) VALUES ('first') RETURNING id"),
+	'>', $last, 'the first id is above those of the publisher');
 $last = $subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()');
 $subscriber->stop('immediate');
 start_with_clock($subscriber, -5);
 cmp_ok($subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'also after a crash');
 $subscriber->stop;
-$publisher->stop;
 
 done_testing();
