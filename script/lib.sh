@@ -82,6 +82,7 @@ packages_for()
 
 # Have what builds and tests for the native version.  A server that is none of a
 # package is left as it is.
+# shellcheck disable=SC2120
 need_build_packages()
 {
 	local packages
