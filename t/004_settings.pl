@@ -264,7 +264,7 @@ $node->stop;
 # A library of another version under a running server must not make lanes of
 # its own.
 my $other = abs_path(PostgreSQL::Test::Utils::tempdir());
-system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry $other");
+system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry sql-only $other");
 command_ok(
 	[
 		'make', '--silent', '-C', $other, "PG_CONFIG=$ENV{PG_CONFIG}",

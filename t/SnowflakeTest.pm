@@ -49,7 +49,7 @@ sub use_mutant
 
 		# with the objects that are built, of which "make" replaces those that the patch
 		# is for
-		system_or_bail('sh', '-c', "cp -Rp *.[co] *.so *.sql *.control Makefile src registry $dir");
+		system_or_bail('sh', '-c', "cp -Rp *.[co] *.so *.sql *.control Makefile src registry sql-only $dir");
 		system_log("patch --directory=$dir --strip=1 --fuzz=0 --force <$patch") == 0
 		  or BAIL_OUT("mutant '$name' does not apply");
 		system_or_bail(
@@ -173,7 +173,7 @@ sub add_extension
 # Start clients that run a pgbench script.  The options are pgbench's.
 sub start_clients
 {
-	my ($node, $options, $script) = @_;
+	my ($node, $options, $script, $database) = @_;
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
 	my ($out, $err);
 
@@ -185,7 +185,7 @@ sub start_clients
 			'--file' => $file,
 			'--host' => $node->host,
 			'--port' => $node->port,
-			'postgres'
+			$database // 'postgres'
 		],
 		'>' => \$out,
 		'2>' => \$err);

@@ -1,0 +1,1803 @@
+/* snowflake/sql-only/snowflake_sql--1.0.sql */
+
+-- Snowflake ids in SQL and PL/pgSQL, for servers on which no C library can be
+-- installed.  The layouts are those of the extension snowflake, and so are the
+-- names and results of the functions that are here.
+--
+-- CREATE EXTENSION, pg_tle and psql all take this script as it is, and no superuser is
+-- needed.  It creates the functions for users in the first schema of search_path, and
+-- everything else in the schema snowflake_sql:
+--
+--		psql --single-transaction --set=ON_ERROR_STOP=1 --file=snowflake_sql--1.0.sql
+--		SELECT snowflake_configure('snowflake', worker_id => 1);
+--		CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
+--
+-- Promised: while the server runs, no id is made twice, neither by two sessions, nor
+-- after a rollback, nor when the clock is stepped.  Each id is greater than all that any
+-- session was given before, as long as the settings stay the same.  A crash, a failover
+-- to a synchronous standby, or a restored dump does not bring back an id that was
+-- committed.
+--
+-- Not promised, other than by the extension: an id that was seen, but not committed, may
+-- be made again after a crash.  Ids come from a sequence, and this is the promise that
+-- PostgreSQL gives for nextval().  Like nextval(), it does not work in read-only
+-- transactions and parallel workers.
+--
+-- Other roles may be able to create objects in the schema of these functions, before or
+-- after us.  So PL/pgSQL has a search_path of its own.  In the bodies of SQL functions,
+-- names are looked up once, here: they name the schema of every function of ours, and
+-- pass arguments of exactly the declared types.
+
+DO $$
+BEGIN
+	IF NOT pg_catalog.starts_with((pg_catalog.current_schemas(true))[1]::pg_catalog.text, 'pg_'::pg_catalog.text) THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'search_path has a schema before pg_catalog',
+			HINT = 'Set search_path to the schema for the functions.';
+	END IF;
+	IF pg_catalog.current_schema() IS NULL
+		OR pg_catalog.starts_with(pg_catalog.current_schema()::pg_catalog.text, 'pg_'::pg_catalog.text)
+	THEN
+		RAISE invalid_schema_name USING
+			MESSAGE = 'no schema has been selected to create the functions in',
+			HINT = 'Set search_path to the schema for the functions.';
+	END IF;
+END
+$$;
+
+-- This fails if the schema exists, as somebody else may own it.
+CREATE SCHEMA snowflake_sql;
+
+COMMENT ON SCHEMA snowflake_sql IS
+'internals of snowflake ids in SQL';
+
+-- bodies in PL/pgSQL look names up when they run
+GRANT USAGE ON SCHEMA snowflake_sql TO PUBLIC;
+
+--
+-- Layouts.  Fields have numbers: 1 time, 2 datacenter, 3 worker, 4 timeline,
+-- 5 lane, 6 sequence, 7 tag.
+--
+
+CREATE TYPE snowflake_sql.layout AS (
+	text text,					-- in full
+	fields integer[],			-- numbers of those that are there, the most significant first
+	bits integer[],				-- by number; 0: not there
+	shifts integer[],
+	tick bigint,				-- in microseconds
+	epoch timestamp,			-- start of tick 0, in UTC
+	unix_epoch bigint,			-- the same in microseconds since 1970
+	last_tick bigint,			-- the time field is full, or timestamptz ends
+	largest bigint				-- the largest id
+);
+
+COMMENT ON TYPE snowflake_sql.layout IS
+'how the bits of an id are divided';
+
+-- An epoch in ISO-8601, in UTC.  It means the same whatever DateStyle and TimeZone
+-- the session has.  Exceptions are not for parallel workers, so that everything is
+-- checked before it is converted.
+CREATE FUNCTION snowflake_sql.read_instant(value text, OUT instant timestamp, OUT reason text)
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	part text[] := regexp_match(value,
+		'^([0-9]{4})-([0-9][0-9])-([0-9][0-9])[Tt]([0-9][0-9]):([0-9][0-9])(?::([0-9][0-9])(\.[0-9]+)?)?(.*)$');
+	zone text[];
+	year integer;
+	month integer;
+	days CONSTANT integer[] := '{31,28,31,30,31,30,31,31,30,31,30,31}';
+	seconds integer;
+BEGIN
+	IF part IS NULL THEN
+		reason := format('"epoch:%s": an epoch is an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, or Unix milliseconds, such as 1767225600000.', value);
+		RETURN;
+	ELSIF part[8] = '' THEN
+		reason := format('"epoch:%s" has no zone; append "Z" for UTC, or an offset such as "+01:00".', value);
+		RETURN;
+	ELSIF part[8] ~ '^[Zz]$' THEN
+		zone := '{+,0,0}';
+	ELSE
+		zone := regexp_match(part[8], '^([+-])([0-9][0-9]):?([0-9][0-9])?$');
+		IF zone IS NULL OR part[8] ~ ':$' THEN
+			reason := format('"epoch:%s": "%s" is not a zone; it is "Z" for UTC, or an offset such as "+01:00".', value, part[8]);
+			RETURN;
+		END IF;
+	END IF;
+
+	reason := format('"epoch:%s" is not an instant of the calendar.', value);
+	year := part[1];
+	month := part[2];
+	IF year < 1 OR month NOT BETWEEN 1 AND 12 OR part[3]::integer < 1
+		OR part[3]::integer > days[month] + (month = 2 AND (year % 4 = 0 AND year % 100 <> 0 OR year % 400 = 0))::integer
+		OR part[5]::integer > 59 OR coalesce(part[6], '0')::integer > 60
+		OR zone[2]::integer > 15 OR coalesce(zone[3], '0')::integer > 59
+	THEN
+		RETURN;
+	END IF;
+	seconds := part[4]::integer * 3600 + part[5]::integer * 60 + coalesce(part[6], '0')::integer;
+	IF part[4]::integer > 24 OR part[4] = '24' AND (seconds > 86400 OR part[7] ~ '[1-9]') THEN
+		RETURN;
+	END IF;
+	instant := make_timestamp(year, month, part[3]::integer, 0, 0, 0)
+		+ make_interval(secs => seconds)
+		+ round(('0' || coalesce(part[7], '.0'))::double precision * 1000000) * interval '1 microsecond'
+		- (zone[1] || '1')::integer * make_interval(hours => zone[2]::integer, mins => coalesce(zone[3], '0')::integer);
+	IF instant < '0001-01-01' OR instant >= '10000-01-01' THEN
+		reason := format('"epoch:%s" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.', value);
+		RETURN;
+	END IF;
+	reason := NULL;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.read_instant(text) IS
+'the instant that an epoch is, or the reason why it is none';
+
+-- The bits, tick and epoch that the words of a layout give, on top of those of a
+-- preset.  The fields are in the order of the text.
+CREATE FUNCTION snowflake_sql.read_words(layout text,
+	OUT fields integer[],
+	OUT bits integer[],
+	OUT tick bigint,
+	OUT epoch timestamp,
+	OUT reason text)
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	keys CONSTANT text[] := '{time,datacenter,worker,timeline,lane,sequence,tag,tick,epoch}';
+	presets CONSTANT text[] := ARRAY[
+		['snowflake', 'time:41 worker:5 timeline:2 lane:3 sequence:12 epoch:1767225600000'],
+		['twitter', 'time:41 datacenter:5 worker:5 sequence:12 epoch:1288834974657'],
+		['leaf', 'time:41 worker:10 sequence:12 epoch:1288834974657'],
+		['discord', 'time:41 worker:5 lane:5 sequence:12 epoch:1420070400000'],
+		['instagram', 'time:40 worker:13 sequence:10 epoch:1314220021721'],
+		['sonyflake', 'time:39 sequence:8 worker:16 tick:10ms epoch:1409529600000'],
+		['uid-generator', 'time:28 worker:22 sequence:13 tick:1s epoch:1463673600000'],
+		['cosid', 'time:41 worker:10 sequence:12 epoch:1577203200000'],
+		['mastodon', 'time:47 sequence:16 epoch:0'],
+		['pgedge', 'time:41 worker:10 sequence:12 epoch:1672531200000'],
+		['js53', 'time:41 worker:3 lane:2 sequence:7 epoch:1767225600000']];
+	preset text;
+	names text;
+	word text;
+	name text;
+	value text;
+	key integer;
+	seen integer[] := '{}';
+	is_first boolean := true;
+	least_bits integer;
+	most_bits integer;
+	milliseconds numeric;
+	instant record;
+BEGIN
+	fields := '{}';
+	bits := '{0,0,0,0,0,0,0}';
+	tick := 1000;
+	epoch := '2026-01-01';
+	IF octet_length(layout) > 500 THEN
+		reason := 'The text is longer than 500 characters.';
+		RETURN;
+	END IF;
+	FOREACH word IN ARRAY regexp_split_to_array(btrim(layout, E' \t\r\n'), E'[ \t\r\n]+') LOOP
+		CONTINUE WHEN word = '';
+		IF is_first THEN
+			is_first := false;
+			FOR i IN 1..array_length(presets, 1) LOOP
+				IF presets[i][1] = lower(word COLLATE "C") THEN
+					preset := presets[i][2];
+				END IF;
+			END LOOP;
+			IF preset IS NOT NULL THEN
+				SELECT p.fields, p.bits, p.tick, p.epoch INTO fields, bits, tick, epoch
+				FROM snowflake_sql.read_words(preset) AS p;
+				CONTINUE;
+			END IF;
+		END IF;
+
+		name := split_part(word, ':', 1);
+		value := substr(word, length(name) + 2);
+		key := CASE WHEN strpos(word, ':') > 0 THEN array_position(keys, lower(name COLLATE "C")) END;
+		IF key IS NULL THEN
+			SELECT string_agg(presets[i][1], ', ' ORDER BY i) INTO names
+			FROM generate_series(1, array_length(presets, 1)) AS i;
+			reason := format('"%s" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor "tick:", nor "epoch:", nor a preset that stands first (%s).', name, names);
+			RETURN;
+		END IF;
+		IF key = ANY (seen) THEN
+			reason := format('"%s" is given twice.', name);
+			RETURN;
+		END IF;
+		seen := seen || key;
+
+		CASE keys[key]
+			WHEN 'tick' THEN
+				tick := CASE WHEN value ~* '^[0-9]{1,7}(s|ms|us)$' THEN substring(value FROM '^[0-9]+')::bigint *
+					CASE lower(substring(value FROM '[a-zA-Z]+$') COLLATE "C")
+						WHEN 's' THEN 1000000 WHEN 'ms' THEN 1000 ELSE 1 END END;
+				IF (tick BETWEEN 1 AND 1000000) IS NOT TRUE THEN
+					reason := format('"tick:%s": a tick is 1us to 1s, given as a whole number with the unit "us", "ms" or "s".', value);
+					RETURN;
+				END IF;
+			WHEN 'epoch' THEN
+				milliseconds := CASE WHEN value ~ '^-?[0-9]+$' THEN value END;
+				IF milliseconds BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
+					-- from the first instant of timestamptz on, and as far as a bigint has microseconds
+					IF milliseconds NOT BETWEEN -210866803200000 AND 9223372036854775 THEN
+						reason := format('"epoch:%s" is out of range for a timestamp.', value);
+						RETURN;
+					END IF;
+					epoch := timestamp '1970-01-01'
+						+ div(milliseconds, 86400000)::integer * interval '24 hours'
+						+ mod(milliseconds, 86400000)::integer * interval '1 millisecond';
+				ELSE
+					instant := snowflake_sql.read_instant(value);
+					reason := instant.reason;
+					IF reason IS NOT NULL THEN
+						RETURN;
+					END IF;
+					epoch := instant.instant;
+				END IF;
+			ELSE
+				-- what a preset already has stays in its place, the rest goes below
+				least_bits := CASE WHEN key = 1 THEN 1 ELSE 0 END;
+				most_bits := CASE WHEN key = 1 THEN 62 ELSE 31 END;
+				IF value !~ '^-?[0-9]+$' OR value::numeric NOT BETWEEN least_bits AND most_bits THEN
+					reason := format('"%s:%s": this field takes %s to %s bits.', keys[key], value, least_bits, most_bits);
+					RETURN;
+				END IF;
+				IF bits[key] = 0 THEN
+					IF key > 1 AND fields = '{}' THEN
+						reason := format('"%s" stands before "time", which must be the first field, so that ids sort by time.', keys[key]);
+						RETURN;
+					END IF;
+					fields := fields || key;
+				END IF;
+				bits[key] := value;
+		END CASE;
+	END LOOP;
+	IF bits[1] = 0 THEN
+		reason := 'A layout needs the field "time", such as "time:41 worker:10 sequence:12".';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.read_words(text) IS
+'what the words of a layout''s text say, or the reason why they are wrong';
+
+-- The instants are those of the calendar that the server's language does not change.
+CREATE FUNCTION snowflake_sql.instant_to_text(instant timestamp)
+RETURNS text
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	microseconds CONSTANT numeric := extract(epoch FROM instant - timestamp '1970-01-01') * 1000000;
+BEGIN
+	IF instant < '0001-01-01' OR instant >= '10000-01-01' THEN
+		RETURN floor(microseconds / 1000)::text;
+	END IF;
+	RETURN to_char(instant, 'YYYY-MM-DD"T"HH24:MI:SS') || CASE
+		WHEN mod(microseconds, 1000) <> 0 THEN to_char(instant, '.US')
+		WHEN mod(microseconds, 1000000) <> 0 THEN to_char(instant, '.MS')
+		ELSE '' END || 'Z';
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.instant_to_text(timestamp) IS
+'an instant as the text of a layout has it: in ISO-8601, or in Unix milliseconds';
+
+-- Labelled IMMUTABLE, as it is, so that the planner reads a text that is a constant
+-- once, and folds what follows from it.
+CREATE FUNCTION snowflake_sql.read_layout(layout text)
+RETURNS snowflake_sql.layout
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names CONSTANT text[] := '{time,datacenter,worker,timeline,lane,sequence,tag}';
+	words record;
+	result snowflake_sql.layout;
+	key integer;
+	shift integer := 0;
+	sum text;
+BEGIN
+	words := snowflake_sql.read_words(layout);
+	IF words.reason IS NULL THEN
+		result.bits := words.bits;
+		result.shifts := '{0,0,0,0,0,0,0}';
+		result.fields := '{}';
+		FOR i IN REVERSE array_length(words.fields, 1)..1 LOOP
+			key := words.fields[i];
+			-- a field without bits is none
+			IF words.bits[key] > 0 THEN
+				result.fields := key || result.fields;
+				result.shifts[key] := shift;
+				shift := shift + words.bits[key];
+			END IF;
+		END LOOP;
+		IF shift > 63 THEN
+			SELECT string_agg(format('%s:%s', names[field], words.bits[field]), ' + ' ORDER BY i) INTO sum
+			FROM unnest(result.fields) WITH ORDINALITY AS f (field, i);
+			words.reason := format('%s is %s bits, and an id has 63. For scale: with %s bits of time the ids of this tick last %s years.',
+				sum, shift, words.bits[1], round(2::numeric ^ words.bits[1] * words.tick / 1000000 / 31557600, 1));
+		END IF;
+	END IF;
+	IF words.reason IS NOT NULL THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('invalid snowflake layout: "%s"', layout),
+			DETAIL = words.reason;
+	END IF;
+
+	result.tick := words.tick;
+	result.epoch := words.epoch;
+	result.unix_epoch := extract(epoch FROM words.epoch - timestamp '1970-01-01') * 1000000;
+	result.last_tick := least(2::numeric ^ words.bits[1] - 1,
+		-- timestamptz ends with the year 294276
+		div(9224318015999999999 - result.unix_epoch::numeric, words.tick));
+	result.largest := (result.last_tick << result.shifts[1]) | ((1::bigint << result.shifts[1]) - 1);
+	SELECT string_agg(format('%s:%s ', names[field], words.bits[field]), '' ORDER BY i) INTO result.text
+	FROM unnest(result.fields) WITH ORDINALITY AS f (field, i);
+	result.text := result.text || format('tick:%s epoch:%s', CASE
+		WHEN words.tick % 1000000 = 0 THEN words.tick / 1000000 || 's'
+		WHEN words.tick % 1000 = 0 THEN words.tick / 1000 || 'ms'
+		ELSE words.tick || 'us' END, snowflake_sql.instant_to_text(words.epoch));
+	RETURN result;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.read_layout(text) IS
+'the layout that a text describes';
+
+--
+-- Ids of a layout.  What can be inlined is in SQL: with a layout that is a constant,
+-- nothing but shifts and masks are left of a field in a plan.  Operators have
+-- operands of exactly their types, as they are looked up in search_path.
+--
+
+CREATE TYPE snowflake_sql.decoded AS (
+	generated_at timestamptz,
+	datacenter_id integer,
+	worker_id integer,
+	timeline integer,
+	lane integer,
+	sequence integer,
+	tag integer
+);
+
+COMMENT ON TYPE snowflake_sql.decoded IS
+'all fields of an id';
+
+-- Throw an error, but return NULL for NULL.
+CREATE FUNCTION snowflake_sql.refuse(id bigint, largest bigint, layout text, result anyelement)
+RETURNS anyelement
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF id IS NOT NULL AND layout IS NOT NULL THEN
+		RAISE numeric_value_out_of_range USING
+			MESSAGE = format('bigint %s is not a snowflake id', id),
+			DETAIL = format('Ids of the layout "%s" range from 0 to %s.', layout, largest);
+	END IF;
+	RETURN NULL;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.refuse(bigint, bigint, text, anyelement) IS
+'an error: a bigint is not an id of a layout';
+
+CREATE FUNCTION snowflake_sql.field(id bigint, layout snowflake_sql.layout, field integer)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN (layout).bits[field] > 0 THEN
+	((id >> (layout).shifts[field]) & ((1::bigint << (layout).bits[field]) - 1::bigint))::integer
+END;
+
+COMMENT ON FUNCTION snowflake_sql.field(bigint, snowflake_sql.layout, integer) IS
+'a field of an id by its number; NULL if the layout lacks it';
+
+CREATE FUNCTION snowflake_sql.checked_field(id bigint, layout snowflake_sql.layout, field integer)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+	WHEN id >= 0::bigint AND id <= (layout).largest THEN snowflake_sql.field(id, layout, field)
+	ELSE snowflake_sql.refuse(id, (layout).largest, (layout).text, NULL::integer)
+END;
+
+COMMENT ON FUNCTION snowflake_sql.checked_field(bigint, snowflake_sql.layout, integer) IS
+'a field of what may be no id';
+
+-- The start of a tick.  A multiple of an interval is exact up to 2^53 us, that is
+-- for 285 years; beyond, a tick is added in four parts, none of which is too large.
+CREATE FUNCTION snowflake_sql.tick_to_time(tick bigint, layout snowflake_sql.layout)
+RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+	WHEN (layout).last_tick <= 9007199254740992::bigint / (layout).tick THEN
+		(layout).epoch + (tick * (layout).tick)::double precision * interval '1 microsecond'
+	ELSE
+		(layout).epoch
+			+ (tick >> 22)::double precision * ((layout).tick::double precision * interval '1.048576 seconds')
+			+ (tick >> 22)::double precision * ((layout).tick::double precision * interval '1.048576 seconds')
+			+ (tick >> 22)::double precision * ((layout).tick::double precision * interval '2.097152 seconds')
+			+ (tick & 4194303::bigint)::double precision * ((layout).tick::double precision * interval '1 microsecond')
+END AT TIME ZONE interval '0';
+
+COMMENT ON FUNCTION snowflake_sql.tick_to_time(bigint, snowflake_sql.layout) IS
+'the start of a tick';
+
+CREATE FUNCTION snowflake_sql.generated_at(id bigint, layout snowflake_sql.layout)
+RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+	WHEN id >= 0::bigint AND id <= (layout).largest THEN
+		snowflake_sql.tick_to_time(id >> (layout).shifts[1], layout)
+	ELSE snowflake_sql.refuse(id, (layout).largest, (layout).text, NULL::timestamptz)
+END;
+
+COMMENT ON FUNCTION snowflake_sql.generated_at(bigint, snowflake_sql.layout) IS
+'when an id was made';
+
+CREATE FUNCTION snowflake_sql.decode(id bigint, layout snowflake_sql.layout)
+RETURNS snowflake_sql.decoded
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE
+	WHEN id >= 0::bigint AND id <= (layout).largest THEN
+		ROW(snowflake_sql.tick_to_time(id >> (layout).shifts[1], layout), snowflake_sql.field(id, layout, 2),
+			snowflake_sql.field(id, layout, 3), snowflake_sql.field(id, layout, 4),
+			snowflake_sql.field(id, layout, 5), snowflake_sql.field(id, layout, 6),
+			snowflake_sql.field(id, layout, 7))::snowflake_sql.decoded
+	ELSE snowflake_sql.refuse(id, (layout).largest, (layout).text, NULL::snowflake_sql.decoded)
+END;
+
+COMMENT ON FUNCTION snowflake_sql.decode(bigint, snowflake_sql.layout) IS
+'all fields of an id';
+
+-- The same for a layout that may be wrong, and is not looked at if the id is NULL.
+CREATE FUNCTION snowflake_sql.decode_strictly(id bigint, layout snowflake_sql.layout)
+RETURNS snowflake_sql.decoded
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN snowflake_sql.decode(id, layout);
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.decode_strictly(bigint, snowflake_sql.layout) IS
+'all fields of an id';
+
+-- The tick of an instant that is not before the epoch; it may be after the last one.
+-- NULL for infinity.  An interval is exact for all instants.
+CREATE FUNCTION snowflake_sql.time_to_tick(instant timestamptz, layout snowflake_sql.layout)
+RETURNS numeric
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN isfinite(instant) THEN
+	div(extract(epoch FROM instant - '2000-01-01 00:00:00+00'::timestamptz) * 1000000::numeric
+		+ 946684800000000::numeric - (layout).unix_epoch::numeric, (layout).tick::numeric)
+END;
+
+COMMENT ON FUNCTION snowflake_sql.time_to_tick(timestamptz, snowflake_sql.layout) IS
+'the tick of an instant';
+
+CREATE FUNCTION snowflake_sql.refuse_time(instant timestamptz, layout snowflake_sql.layout)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET DateStyle = ISO
+AS $$
+BEGIN
+	RAISE datetime_field_overflow USING
+		MESSAGE = format('timestamp %s is out of range for snowflake field "time"', instant),
+		DETAIL = format('Ticks of the layout "%s" range from %s to %s.', layout.text,
+			snowflake_sql.tick_to_time(0, layout), snowflake_sql.tick_to_time(layout.last_tick, layout));
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.refuse_time(timestamptz, snowflake_sql.layout) IS
+'an error: a layout has no tick for an instant';
+
+CREATE FUNCTION snowflake_sql.from_timestamp(instant timestamptz, layout snowflake_sql.layout)
+RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tick CONSTANT numeric := snowflake_sql.time_to_tick(instant, layout);
+BEGIN
+	IF tick IS NULL OR tick > layout.last_tick OR instant < layout.epoch AT TIME ZONE interval '0' THEN
+		PERFORM snowflake_sql.refuse_time(instant, layout);
+	END IF;
+	RETURN tick::bigint << layout.shifts[1];
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.from_timestamp(timestamptz, snowflake_sql.layout) IS
+'the smallest id of an instant''s tick';
+
+CREATE FUNCTION snowflake_sql.last_before(instant timestamptz, layout snowflake_sql.layout)
+RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	tick CONSTANT numeric := snowflake_sql.time_to_tick(instant, layout);
+BEGIN
+	RETURN CASE
+		WHEN instant < layout.epoch AT TIME ZONE interval '0' THEN -1
+		WHEN tick <= layout.last_tick THEN (tick::bigint << layout.shifts[1]) - 1
+		ELSE layout.largest
+	END;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.last_before(timestamptz, snowflake_sql.layout) IS
+'the largest id before an instant''s tick';
+
+CREATE FUNCTION snowflake_sql.first_from(instant timestamptz, layout snowflake_sql.layout)
+RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	last CONSTANT bigint := snowflake_sql.last_before(instant, layout);
+BEGIN
+	-- above the last id of 63 bits there is no bigint
+	RETURN CASE WHEN last = 9223372036854775807 THEN last ELSE last + 1 END;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.first_from(timestamptz, snowflake_sql.layout) IS
+'the smallest id from an instant''s tick on';
+
+CREATE FUNCTION snowflake_sql.check_value(value bigint, layout snowflake_sql.layout, field integer)
+RETURNS void
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name CONSTANT text := ('{time,datacenter,worker,timeline,lane,sequence,tag}'::text[])[field];
+	largest CONSTANT bigint := (1::bigint << layout.bits[field]) - 1;
+BEGIN
+	IF value NOT BETWEEN 0 AND largest THEN
+		RAISE numeric_value_out_of_range USING
+			MESSAGE = format('value %s is out of range for snowflake field "%s"', value, name),
+			DETAIL = CASE WHEN layout.bits[field] = 0 THEN
+				format('The layout "%s" has no field "%s"; only 0 can stand for it.', layout.text, name)
+			ELSE
+				format('The field has %s bits in the layout "%s" and takes values from 0 to %s.',
+					layout.bits[field], layout.text, largest)
+			END;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.check_value(bigint, snowflake_sql.layout, integer) IS
+'an error unless a value fits its field';
+
+-- NULL is right for a field that the layout lacks, as decoding gives it.
+CREATE FUNCTION snowflake_sql.compose(generated_at timestamptz, field_values integer[], layout snowflake_sql.layout)
+RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	id bigint;
+	value bigint;
+BEGIN
+	IF generated_at IS NULL OR layout.text IS NULL THEN
+		RETURN NULL;
+	END IF;
+	id := snowflake_sql.from_timestamp(generated_at, layout);
+	FOR field IN 2..7 LOOP
+		value := field_values[field - 1];
+		IF value IS NOT NULL THEN
+			IF value >> layout.bits[field] <> 0 THEN
+				PERFORM snowflake_sql.check_value(value, layout, field);
+			END IF;
+			id := id | (value << layout.shifts[field]);
+		ELSIF layout.bits[field] > 0 THEN
+			RETURN NULL;
+		END IF;
+	END LOOP;
+	RETURN id;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.compose(timestamptz, integer[], snowflake_sql.layout) IS
+'the id that has these fields';
+
+CREATE FUNCTION snowflake_sql.list_fields(layout snowflake_sql.layout,
+	OUT name text,
+	OUT bits integer,
+	OUT shift integer,
+	OUT largest bigint)
+RETURNS SETOF record
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 7
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	field integer;
+BEGIN
+	FOREACH field IN ARRAY layout.fields LOOP
+		name := ('{time,datacenter,worker,timeline,lane,sequence,tag}'::text[])[field];
+		bits := layout.bits[field];
+		shift := layout.shifts[field];
+		largest := (1::bigint << bits) - 1;
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.list_fields(snowflake_sql.layout) IS
+'the fields of a layout, the most significant first';
+
+-- The extension uses 64 lanes at most, and so do we.
+CREATE FUNCTION snowflake_sql.capacity(of_layout snowflake_sql.layout,
+	OUT layout text,
+	OUT tick interval,
+	OUT first_instant timestamptz,
+	OUT last_instant timestamptz,
+	OUT workers bigint,
+	OUT lanes integer,
+	OUT ids_per_second bigint)
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	layout := of_layout.text;
+	tick := of_layout.tick * interval '1 microsecond';
+	first_instant := snowflake_sql.tick_to_time(0, of_layout);
+	last_instant := snowflake_sql.tick_to_time(of_layout.last_tick, of_layout);
+	workers := 1::bigint << (of_layout.bits[2] + of_layout.bits[3]);
+	lanes := 1 << least(of_layout.bits[5], 6);
+	ids_per_second := lanes * (1::bigint << of_layout.bits[6]) * 1000000 / of_layout.tick;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
+'what ids of a layout can hold';
+
+--
+-- Making ids.
+--
+-- A sequence, "word", counts the ids of a tick.  Its value is
+--
+--		word = prefix << low_bits | counter,	prefix = tick << timeline_bits | timeline
+--
+-- where the counter has the bits of the layout's sequence and of its lanes.  A second
+-- sequence, "opened", holds the prefix of the tick that ids are made in.  A call that
+-- finds this tick over, or used up, opens a later one, behind the door: a lock that
+-- one session holds at a time.  The opener
+--
+--		1. sets "word" to the first word of the tick, which it uses itself
+--		2. sets "opened" to the tick's prefix
+--
+-- and each tick is later than all that were opened before.  Any other call
+--
+--		1. reads "opened"
+--		2. takes the next word
+--		3. uses the word only if it has the prefix that was read
+--
+-- Invariant.  No word is used twice.
+--
+-- A call that uses a word had found its prefix in "opened" before it took the word.  So
+-- the opener of that prefix had set "word" already, and no opener sets it to that
+-- prefix again.  From then on nextval() gives each word of the prefix once.
+--
+-- An opener does not look at "word", so that nothing can happen between a look and its
+-- setval().  Calls that find their word useless may have counted "word" into later
+-- ticks; the opener sets it back from there, which is safe as those words were not used.
+--
+-- Ids increase, since "opened" does, and "word" does within a tick.
+--
+-- A rollback sets neither sequence back.  That is how the opener leaves the door: it rolls
+-- back the subtransaction that took the lock.  Nothing else gives a lock back before the
+-- end of the transaction, and it works after an error and a cancel, too.  The lock is one
+-- on a table, since any role could take an advisory lock and keep it.  Its holder waits
+-- for no other lock, so that the door takes part in no deadlock.
+--
+
+CREATE TABLE snowflake_sql.door ();
+
+COMMENT ON TABLE snowflake_sql.door IS
+'what is locked while a tick is opened';
+
+-- What snowflake_configure() says, as the one constant of snowflake_sql.settings().
+CREATE TYPE snowflake_sql.settings AS (
+	layout snowflake_sql.layout,
+	number integer,				-- of the configuration, and of its sequences
+	worker_id integer,
+	datacenter_id integer,
+	fixed bigint,				-- the bits of worker and datacenter
+	timeline_bits integer,		-- parts of a word
+	low_bits integer,
+	lower_bits integer,			-- the counter's bits in the lower one of lane and sequence
+	upper_shift integer,		-- where the two are in an id
+	lower_shift integer,
+	max_ahead bigint,			-- in ticks
+	max_wait bigint,			-- in milliseconds
+	start_tick bigint,			-- ids are of ticks from this one on
+	end_tick bigint,			-- and before this one
+	is_leased boolean,			-- whether these are the bounds of a lease, which is good
+	server_start timestamptz	-- while the server runs that was started then
+);
+
+COMMENT ON TYPE snowflake_sql.settings IS
+'what snowflake_configure() was told, and what follows from it';
+
+-- The tick that it is.  The time is exact to the microsecond, a double having 53 bits.
+CREATE FUNCTION snowflake_sql.now_tick(layout snowflake_sql.layout)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN ((date_part('epoch'::text, clock_timestamp()) * 1000000::double precision)::bigint
+	- (layout).unix_epoch) / (layout).tick;
+
+COMMENT ON FUNCTION snowflake_sql.now_tick(snowflake_sql.layout) IS
+'the tick that it is by the clock';
+
+CREATE FUNCTION snowflake_sql.is_allowed(tick bigint, settings snowflake_sql.settings)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN tick >= (settings).start_tick AND tick < (settings).end_tick
+	AND ((settings).server_start IS NULL OR (settings).server_start = pg_postmaster_start_time());
+
+COMMENT ON FUNCTION snowflake_sql.is_allowed(bigint, snowflake_sql.settings) IS
+'whether ids of a tick can be made, whatever the clock says';
+
+-- The tick may be over by so many microseconds.
+CREATE FUNCTION snowflake_sql.is_usable(tick bigint, settings snowflake_sql.settings, late bigint)
+RETURNS boolean
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN tick - snowflake_sql.now_tick((settings).layout)
+		BETWEEN - late / ((settings).layout).tick AND (settings).max_ahead
+	AND snowflake_sql.is_allowed(tick, settings);
+
+COMMENT ON FUNCTION snowflake_sql.is_usable(bigint, snowflake_sql.settings, bigint) IS
+'whether ids can be made in a tick now';
+
+CREATE FUNCTION snowflake_sql.word_to_id(word bigint, settings snowflake_sql.settings)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN ((word >> ((settings).low_bits + (settings).timeline_bits)) << ((settings).layout).shifts[1])
+	| (settings).fixed
+	| (((word >> (settings).low_bits) & ((1::bigint << (settings).timeline_bits) - 1::bigint)) << ((settings).layout).shifts[4])
+	| (((word & ((1::bigint << (settings).low_bits) - 1::bigint)) >> (settings).lower_bits) << (settings).upper_shift)
+	| ((word & ((1::bigint << (settings).lower_bits) - 1::bigint)) << (settings).lower_shift);
+
+COMMENT ON FUNCTION snowflake_sql.word_to_id(bigint, snowflake_sql.settings) IS
+'the id that a word stands for';
+
+-- NULL if the word must not be used: it has another prefix than the one that was read
+-- before, or that tick is over.  All of this is one expression, so that the settings
+-- cannot change in between.
+CREATE FUNCTION snowflake_sql.usable_id(word bigint, opened bigint, settings snowflake_sql.settings, late bigint)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN CASE
+	WHEN word >> (settings).low_bits = opened
+		AND snowflake_sql.is_usable(opened >> (settings).timeline_bits, settings, late)
+	THEN snowflake_sql.word_to_id(word, settings)
+END;
+
+COMMENT ON FUNCTION snowflake_sql.usable_id(bigint, bigint, snowflake_sql.settings, bigint) IS
+'the id that a word stands for, or NULL if it must not be used';
+
+-- The low bits of the WAL timeline, which a promotion changes.
+CREATE FUNCTION snowflake_sql.timeline(settings snowflake_sql.settings)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN CASE WHEN (settings).timeline_bits = 0 THEN 0::bigint ELSE
+	('x'::text || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
+		& ((1::bigint << (settings).timeline_bits) - 1::bigint)
+END;
+
+COMMENT ON FUNCTION snowflake_sql.timeline(snowflake_sql.settings) IS
+'the timeline of ids that are made now';
+
+-- The error of a call that has no tick to make an id in; none while it may wait.
+CREATE FUNCTION snowflake_sql.refuse_tick(tick bigint, settings snowflake_sql.settings, waited bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET DateStyle = ISO
+AS $$
+DECLARE
+	layout CONSTANT snowflake_sql.layout := settings.layout;
+BEGIN
+	IF clock_timestamp() < layout.epoch AT TIME ZONE interval '0' THEN
+		RAISE SQLSTATE 'SF002' USING
+			MESSAGE = 'clock is before the epoch of the snowflake layout',
+			DETAIL = format('The clock says %s, and the layout is "%s".', clock_timestamp(), layout.text),
+			HINT = 'Set the clock of the server right, or choose a layout with an earlier epoch.';
+	ELSIF tick > layout.last_tick THEN
+		RAISE SQLSTATE 'SF003' USING
+			MESSAGE = 'snowflake layout has no tick left',
+			DETAIL = format('The last tick of the layout "%s" begins at %s.', layout.text,
+				snowflake_sql.tick_to_time(layout.last_tick, layout)),
+			HINT = 'Set the clock of the server right, or choose a layout with a later epoch or more bits of time.';
+	ELSIF waited < settings.max_wait THEN
+		RETURN;
+	ELSIF settings.is_leased AND tick - snowflake_sql.now_tick(layout) <= settings.max_ahead THEN
+		RAISE SQLSTATE 'SF004' USING
+			MESSAGE = 'database has no lease of a worker id for snowflake ids',
+			DETAIL = CASE WHEN settings.end_tick > 0 THEN
+				format('Its lease of worker id %s is for ids before %s, and for the server that was started at %s.',
+					settings.worker_id, snowflake_sql.tick_to_time(least(settings.end_tick, layout.last_tick), layout),
+					settings.server_start) ELSE 'It has not leased one yet.' END,
+			HINT = 'Have a job call snowflake_lease() every third of the lease.';
+	END IF;
+	RAISE SQLSTATE 'SF001' USING
+		MESSAGE = 'snowflake ids are too far ahead of the clock',
+		DETAIL = format('The clock has to advance by another %s ms before the next id. Ids may be ahead of it by %s ms, and a call waits for %s ms.',
+			(tick - snowflake_sql.now_tick(layout) - settings.max_ahead) * layout.tick / 1000.0,
+			settings.max_ahead * layout.tick / 1000, settings.max_wait),
+		HINT = 'If the clock was set back, it will catch up. If it had been far ahead, call snowflake_configure() with a fresh worker id. If ids are wanted faster than the layout has them, give it more bits of sequence.';
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.refuse_tick(bigint, snowflake_sql.settings, bigint) IS
+'an error: no id can be made in a tick';
+
+-- What a call does that cannot use its word.  To leave the door, it throws SQLSTATE
+-- SF000, and catches it.  If another session is behind the door, a tick that has been over
+-- for at most 10 ms will do: sessions that queue at the door in each tick would wait for
+-- each other most of the time.
+CREATE FUNCTION snowflake_sql.open_and_take()
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	settings snowflake_sql.settings;
+	opened bigint;
+	word bigint;
+	id bigint;
+	now_tick bigint;
+	next_tick bigint;
+	queues boolean := false;
+	waited bigint := 0;
+	pause CONSTANT integer := 10;
+BEGIN
+	LOOP
+		BEGIN
+			IF queues THEN
+				LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
+			ELSE
+				LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE NOWAIT;
+			END IF;
+			-- whoever was here before may have opened a tick, or changed the settings
+			settings := snowflake_sql.settings();
+			opened := snowflake_sql.opened();
+			word := snowflake_sql.next_word();
+			id := snowflake_sql.usable_id(word, opened, settings, 999);
+			IF id IS NULL THEN
+				now_tick := snowflake_sql.now_tick(settings.layout);
+				next_tick := greatest(now_tick, (opened >> settings.timeline_bits) + 1);
+				IF next_tick - now_tick <= settings.max_ahead AND snowflake_sql.is_allowed(next_tick, settings)
+					AND clock_timestamp() >= (settings.layout).epoch AT TIME ZONE interval '0'
+				THEN
+					-- A tick that follows others without a pause begins at 0, to have all of
+					-- its words; another one somewhere in the lower half, so that ids are even
+					-- modulo any number also when few are made.
+					opened := (next_tick << settings.timeline_bits) | snowflake_sql.timeline(settings);
+					word := opened << settings.low_bits;
+					IF next_tick = now_tick THEN
+						word := word + floor(random() * 2 ^ (settings.low_bits - 1))::bigint;
+					END IF;
+					word := snowflake_sql.set_word(word);
+					opened := snowflake_sql.set_opened(opened);
+					id := snowflake_sql.word_to_id(word, settings);
+				END IF;
+			END IF;
+			RAISE SQLSTATE 'SF000';
+		EXCEPTION
+			WHEN SQLSTATE 'SF000' THEN
+				NULL;
+			WHEN lock_not_available THEN
+				-- the caller's lock_timeout
+				IF queues THEN
+					RAISE;
+				END IF;
+				queues := true;
+				opened := snowflake_sql.opened();
+				word := snowflake_sql.next_word();
+				id := snowflake_sql.usable_id(word, opened, snowflake_sql.settings(), 10000);
+				CONTINUE WHEN id IS NULL;
+		END;
+		IF id IS NOT NULL THEN
+			RETURN id;
+		END IF;
+		PERFORM snowflake_sql.refuse_tick(next_tick, settings, waited);
+		PERFORM pg_sleep(pause / 1000.0);
+		waited := waited + pause;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.open_and_take() IS
+'implementation of snowflake_nextval() when a tick has to be opened';
+
+-- Runs as the owner of the sequences, so that other roles can do nothing else with them.
+-- To set search_path would take longer than all the rest; without it, every name here has
+-- a schema, and there are no operators.  Ticks of less than a millisecond are used for one.
+CREATE FUNCTION snowflake_sql.next_id()
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+AS $$
+DECLARE
+	opened CONSTANT bigint := snowflake_sql.opened();
+	word CONSTANT bigint := snowflake_sql.next_word();
+BEGIN
+	RETURN coalesce(snowflake_sql.usable_id(word, opened, snowflake_sql.settings(), 999),
+		snowflake_sql.open_and_take());
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.next_id() IS
+'implementation of snowflake_nextval()';
+
+-- The tag tells nothing apart: each word is used once, whatever the tag.
+CREATE FUNCTION snowflake_sql.next_id_with_tag(tag integer)
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	layout CONSTANT snowflake_sql.layout := (snowflake_sql.settings()).layout;
+BEGIN
+	IF layout.bits[7] = 0 THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'snowflake layout has no field "tag"',
+			DETAIL = format('The layout in force is "%s".', layout.text),
+			HINT = 'Call snowflake_nextval() without a tag, or call snowflake_configure() with a layout that has the field.';
+	END IF;
+	PERFORM snowflake_sql.check_value(tag, layout, 7);
+	RETURN snowflake_sql.next_id() | (tag::bigint << layout.shifts[7]);
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.next_id_with_tag(integer) IS
+'implementation of snowflake_nextval(tag)';
+
+-- The word that this session took last is that of its last id, unless a call has failed
+-- since.  It has no tag.
+CREATE FUNCTION snowflake_sql.current_id()
+RETURNS bigint
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	settings CONSTANT snowflake_sql.settings := snowflake_sql.settings();
+BEGIN
+	IF (settings.layout).bits[7] > 0 THEN
+		RAISE feature_not_supported USING
+			MESSAGE = 'snowflake_currval() does not know the tag of the last id',
+			DETAIL = format('The layout in force is "%s".', (settings.layout).text),
+			HINT = 'Use INSERT ... RETURNING.';
+	END IF;
+	RETURN snowflake_sql.word_to_id(snowflake_sql.last_word(), settings);
+EXCEPTION WHEN object_not_in_prerequisite_state THEN
+	RAISE object_not_in_prerequisite_state USING
+		MESSAGE = 'no snowflake id has been made in this session yet',
+		HINT = 'Call snowflake_nextval() first.';
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.current_id() IS
+'implementation of snowflake_currval()';
+
+-- Have the next id be of a later tick than this one, which must be later than all that
+-- were opened.  Behind the door.
+CREATE FUNCTION snowflake_sql.use_up(tick bigint, settings snowflake_sql.settings)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	prefix CONSTANT bigint := tick << settings.timeline_bits;
+BEGIN
+	PERFORM setval(format('snowflake_sql.word_%s', settings.number), (prefix + 1) << settings.low_bits, false),
+		setval(format('snowflake_sql.opened_%s', settings.number), prefix);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.use_up(bigint, snowflake_sql.settings) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_sql.use_up(bigint, snowflake_sql.settings) IS
+'have ids begin above a tick';
+
+CREATE FUNCTION snowflake_sql.advance(id bigint)
+RETURNS void
+LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET DateStyle = ISO
+AS $$
+DECLARE
+	settings snowflake_sql.settings;
+	tick bigint;
+	opened_tick bigint;
+BEGIN
+	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
+	settings := snowflake_sql.settings();
+	IF id < 0 OR id > (settings.layout).largest THEN
+		PERFORM snowflake_sql.refuse(id, (settings.layout).largest, (settings.layout).text, NULL::integer);
+	END IF;
+	tick := id >> (settings.layout).shifts[1];
+	opened_tick := snowflake_sql.opened() >> settings.timeline_bits;
+	IF tick < opened_tick THEN
+		RETURN;
+	END IF;
+	IF tick - snowflake_sql.now_tick(settings.layout) > settings.max_ahead THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'snowflake ids cannot be advanced too far ahead of the clock',
+			DETAIL = format('The id %s is of %s, and ids may be ahead of the clock by %s ms.', id,
+				snowflake_sql.generated_at(id, settings.layout), settings.max_ahead * (settings.layout).tick / 1000),
+			HINT = 'Check that the id is of the layout in force.';
+	END IF;
+	PERFORM snowflake_sql.use_up(greatest(tick, opened_tick + 1), settings);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.advance(bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_sql.advance(bigint) IS
+'implementation of snowflake_advance()';
+
+--
+-- Configuration
+--
+
+CREATE TABLE snowflake_sql.configuration (
+	number integer PRIMARY KEY,
+	since timestamptz NOT NULL DEFAULT clock_timestamp(),
+	layout text NOT NULL,
+	worker_id integer,
+	datacenter_id integer NOT NULL,
+	max_ahead interval NOT NULL,
+	max_wait interval NOT NULL,
+	first_tick bigint NOT NULL,
+	last_tick bigint
+);
+
+COMMENT ON TABLE snowflake_sql.configuration IS
+'what snowflake_configure() was told, and when; the row with the greatest number is in force';
+COMMENT ON COLUMN snowflake_sql.configuration.number IS
+'also that of its sequences';
+COMMENT ON COLUMN snowflake_sql.configuration.first_tick IS
+'ids are of ticks from this one on';
+COMMENT ON COLUMN snowflake_sql.configuration.last_tick IS
+'and up to this one; NULL: in force';
+
+CREATE TABLE snowflake_sql.lease (
+	only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
+	worker_id integer NOT NULL,
+	instance uuid NOT NULL,
+	server_start timestamptz NOT NULL,
+	ends timestamptz NOT NULL
+);
+
+COMMENT ON TABLE snowflake_sql.lease IS
+'the lease of a worker id, in one row';
+
+-- What is in these tables, and the sequences, are a part of dumps.  Only extensions
+-- have to say so.
+DO $$
+BEGIN
+	PERFORM pg_catalog.pg_extension_config_dump('snowflake_sql.configuration'::pg_catalog.regclass, ''::pg_catalog.text);
+	PERFORM pg_catalog.pg_extension_config_dump('snowflake_sql.lease'::pg_catalog.regclass, ''::pg_catalog.text);
+EXCEPTION WHEN feature_not_supported THEN
+	NULL;
+END
+$$;
+
+-- The functions of the layout in force.  They do not belong to the extension, so that a
+-- dump includes them, and the constants in them.
+CREATE FUNCTION snowflake_sql.create_functions(home regnamespace)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	EXECUTE replace($functions$
+CREATE OR REPLACE FUNCTION @home@.snowflake_nextval()
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowflake_sql.next_id();
+
+COMMENT ON FUNCTION @home@.snowflake_nextval() IS
+'make a new id';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_id()
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowflake_sql.next_id();
+
+COMMENT ON FUNCTION @home@.snowflake_id() IS
+'make a new id: snowflake_nextval() by another name';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_nextval(tag integer)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowflake_sql.next_id_with_tag(tag);
+
+COMMENT ON FUNCTION @home@.snowflake_nextval(integer) IS
+'make a new id that carries a tag, in a layout with the field "tag"';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_currval()
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN snowflake_sql.current_id();
+
+COMMENT ON FUNCTION @home@.snowflake_currval() IS
+'the last id that this session made';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_decode(id bigint)
+RETURNS snowflake_sql.decoded
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.decode(id, (snowflake_sql.settings()).layout);
+
+COMMENT ON FUNCTION @home@.snowflake_decode(bigint) IS
+'all fields of an id; NULL for those that the layout lacks';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_timestamp(id bigint)
+RETURNS timestamptz
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.generated_at(id, (snowflake_sql.settings()).layout);
+
+COMMENT ON FUNCTION @home@.snowflake_timestamp(bigint) IS
+'when an id was made: the start of its tick';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_datacenter_id(id bigint)
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 2);
+
+COMMENT ON FUNCTION @home@.snowflake_datacenter_id(bigint) IS
+'the datacenter id of an id';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_worker_id(id bigint)
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 3);
+
+COMMENT ON FUNCTION @home@.snowflake_worker_id(bigint) IS
+'the worker id of an id';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_timeline(id bigint)
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 4);
+
+COMMENT ON FUNCTION @home@.snowflake_timeline(bigint) IS
+'the low bits of the WAL timeline that an id was made on';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_lane(id bigint)
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 5);
+
+COMMENT ON FUNCTION @home@.snowflake_lane(bigint) IS
+'the lane of an id: high or low bits of its number within the tick';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_sequence(id bigint)
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 6);
+
+COMMENT ON FUNCTION @home@.snowflake_sequence(bigint) IS
+'the number of an id within its tick and lane';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_tag(id bigint)
+RETURNS integer
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 7);
+
+COMMENT ON FUNCTION @home@.snowflake_tag(bigint) IS
+'the tag of an id';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_compose(generated_at timestamptz,
+	datacenter_id integer DEFAULT 0,
+	worker_id integer DEFAULT 0,
+	timeline integer DEFAULT 0,
+	lane integer DEFAULT 0,
+	sequence integer DEFAULT 0,
+	tag integer DEFAULT 0)
+RETURNS bigint
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag],
+	(snowflake_sql.settings()).layout);
+
+COMMENT ON FUNCTION @home@.snowflake_compose(timestamptz, integer, integer, integer,
+	integer, integer, integer) IS
+'the id that has these fields';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_from_timestamp(instant timestamptz)
+RETURNS bigint
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN snowflake_sql.from_timestamp(instant, (snowflake_sql.settings()).layout);
+
+COMMENT ON FUNCTION @home@.snowflake_from_timestamp(timestamptz) IS
+'the smallest id of an instant''s tick';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_first_from(instant timestamptz)
+RETURNS bigint
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN snowflake_sql.first_from(instant, (snowflake_sql.settings()).layout);
+
+COMMENT ON FUNCTION @home@.snowflake_first_from(timestamptz) IS
+'the smallest id from an instant''s tick on; 0 before the epoch, above all ids beyond the end';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_last_before(instant timestamptz)
+RETURNS bigint
+LANGUAGE sql STABLE STRICT PARALLEL SAFE
+RETURN snowflake_sql.last_before(instant, (snowflake_sql.settings()).layout);
+
+COMMENT ON FUNCTION @home@.snowflake_last_before(timestamptz) IS
+'the largest id before an instant''s tick; -1 up to the epoch, the largest id of all beyond the end';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN id >= coalesce(snowflake_sql.first_from(lower_bound, (snowflake_sql.settings()).layout), 0::bigint)
+	AND id <= coalesce(snowflake_sql.last_before(upper_bound, (snowflake_sql.settings()).layout), 9223372036854775807);
+
+COMMENT ON FUNCTION @home@.snowflake_between(bigint, timestamptz, timestamptz) IS
+'whether an id was made in a range of time, the lower bound included; NULL: no bound';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_layout(
+	OUT name text,
+	OUT bits integer,
+	OUT shift integer,
+	OUT largest bigint)
+RETURNS SETOF record
+LANGUAGE sql STABLE PARALLEL SAFE ROWS 7
+BEGIN ATOMIC
+	SELECT * FROM snowflake_sql.list_fields((snowflake_sql.settings()).layout);
+END;
+
+COMMENT ON FUNCTION @home@.snowflake_layout() IS
+'the fields of the layout in force, the most significant first';
+
+CREATE OR REPLACE FUNCTION @home@.snowflake_capacity(
+	OUT layout text,
+	OUT tick interval,
+	OUT first_instant timestamptz,
+	OUT last_instant timestamptz,
+	OUT workers bigint,
+	OUT lanes integer,
+	OUT ids_per_second bigint)
+LANGUAGE sql STABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT * FROM snowflake_sql.capacity((snowflake_sql.settings()).layout);
+END;
+
+COMMENT ON FUNCTION @home@.snowflake_capacity() IS
+'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
+$functions$, '@home@', home::text);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.create_functions(regnamespace) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_sql.create_functions(regnamespace) IS
+'create the functions of the layout in force';
+
+-- Make the functions with the constants that follow from the settings.
+CREATE FUNCTION snowflake_sql.apply(settings snowflake_sql.settings)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	EXECUTE format($functions$
+CREATE OR REPLACE FUNCTION snowflake_sql.settings()
+RETURNS snowflake_sql.settings
+LANGUAGE sql STABLE PARALLEL SAFE
+RETURN %1$L::snowflake_sql.settings;
+
+COMMENT ON FUNCTION snowflake_sql.settings() IS
+'what snowflake_configure() was told, as a constant';
+
+CREATE OR REPLACE FUNCTION snowflake_sql.opened()
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN pg_sequence_last_value('snowflake_sql.opened_%2$s'::regclass);
+
+COMMENT ON FUNCTION snowflake_sql.opened() IS
+'the prefix of the tick that ids are made in';
+
+CREATE OR REPLACE FUNCTION snowflake_sql.next_word()
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN nextval('snowflake_sql.word_%2$s'::regclass);
+
+COMMENT ON FUNCTION snowflake_sql.next_word() IS
+'take a word';
+
+CREATE OR REPLACE FUNCTION snowflake_sql.last_word()
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN currval('snowflake_sql.word_%2$s'::regclass);
+
+COMMENT ON FUNCTION snowflake_sql.last_word() IS
+'the word that this session took last';
+
+CREATE OR REPLACE FUNCTION snowflake_sql.set_word(word bigint)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN setval('snowflake_sql.word_%2$s'::regclass, word);
+
+COMMENT ON FUNCTION snowflake_sql.set_word(bigint) IS
+'go on with a word, which is taken';
+
+CREATE OR REPLACE FUNCTION snowflake_sql.set_opened(prefix bigint)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+RETURN setval('snowflake_sql.opened_%2$s'::regclass, prefix);
+
+COMMENT ON FUNCTION snowflake_sql.set_opened(bigint) IS
+'have ids be made in a tick';
+$functions$, settings, settings.number);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.apply(snowflake_sql.settings) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_sql.apply(snowflake_sql.settings) IS
+'make the functions with constants';
+
+-- The first tick that begins at an instant or later.
+CREATE FUNCTION snowflake_sql.first_tick_from(instant timestamptz, layout snowflake_sql.layout)
+RETURNS bigint
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF instant <= layout.epoch AT TIME ZONE interval '0' THEN
+		RETURN 0;
+	END IF;
+	RETURN least(snowflake_sql.time_to_tick(instant - interval '1 microsecond', layout), layout.last_tick) + 1;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.first_tick_from(timestamptz, snowflake_sql.layout) IS
+'the first tick that begins at an instant or later';
+
+-- Put settings into force.  A worker id of NULL is one to lease: until then no id can be
+-- made.
+--
+-- Ids increase across configurations, with one exception: after a clock that was far ahead
+-- has carried ids along, another pair of worker and datacenter begins at the clock again,
+-- as its ids differ.  The table notes how far each pair has come, so that it begins above
+-- when it comes back.
+--
+-- The door stays locked until the transaction ends, so that only the new settings open
+-- ticks.  Each configuration has sequences of its own: a statement that still has the old
+-- settings uses words of the old tick, which are below the new start, until it comes to
+-- the door.
+CREATE FUNCTION snowflake_sql.configure(home regnamespace, new_layout text, new_worker_id integer,
+	new_datacenter_id integer, new_max_ahead interval, new_max_wait interval,
+	lease_starts timestamptz, lease_ends timestamptz)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET DateStyle = ISO
+AS $$
+DECLARE
+	layout snowflake_sql.layout;
+	settings snowflake_sql.settings;
+	previous snowflake_sql.configuration;
+	opened_tick bigint;
+	lane_bits integer;
+	old_sequence regclass;
+	lock_timeout CONSTANT text := current_setting('lock_timeout');
+	furthest bigint;
+	needed bigint := 0;
+	wanted bigint := 0;
+	first_tick bigint;
+BEGIN
+	IF new_layout IS NULL OR new_datacenter_id IS NULL OR new_max_ahead IS NULL OR new_max_wait IS NULL
+		OR new_max_ahead < '0' OR new_max_wait < '0'
+	THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'invalid settings for snowflake ids',
+			DETAIL = 'Layout, datacenter id, max_ahead and max_wait must be given, and the last two must not be negative.';
+	END IF;
+	layout := snowflake_sql.read_layout(new_layout);
+	PERFORM snowflake_sql.check_value(new_datacenter_id, layout, 2);
+	PERFORM snowflake_sql.check_value(new_worker_id, layout, 3);
+
+	lane_bits := least(layout.bits[5], 6);
+	settings.layout := layout;
+	settings.worker_id := new_worker_id;
+	settings.datacenter_id := new_datacenter_id;
+	settings.fixed := (new_datacenter_id::bigint << layout.shifts[2])
+		| (coalesce(new_worker_id, 0)::bigint << layout.shifts[3]);
+	settings.timeline_bits := layout.bits[4];
+	settings.low_bits := lane_bits + layout.bits[6];
+	IF layout.shifts[5] > layout.shifts[6] THEN
+		settings.lower_bits := layout.bits[6];
+		settings.upper_shift := layout.shifts[5];
+		settings.lower_shift := layout.shifts[6];
+	ELSE
+		settings.lower_bits := lane_bits;
+		settings.upper_shift := layout.shifts[6];
+		settings.lower_shift := layout.shifts[5];
+	END IF;
+	settings.max_ahead := div(extract(epoch FROM new_max_ahead) * 1000000, layout.tick);
+	settings.max_wait := extract(epoch FROM new_max_wait) * 1000;
+	settings.is_leased := new_worker_id IS NULL OR lease_ends IS NOT NULL;
+	settings.end_tick := CASE WHEN new_worker_id IS NULL THEN 0
+		ELSE coalesce(snowflake_sql.first_tick_from(lease_ends, layout), layout.last_tick + 1) END;
+	settings.server_start := CASE WHEN settings.is_leased THEN pg_postmaster_start_time() END;
+
+	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
+	SELECT * INTO previous FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
+	settings.number := coalesce(previous.number, 0) + 1;
+	furthest := greatest(snowflake_sql.now_tick(layout), 0) + settings.max_ahead;
+	IF previous.number IS NOT NULL THEN
+		opened_tick := snowflake_sql.opened() >> (snowflake_sql.settings()).timeline_bits;
+		UPDATE snowflake_sql.configuration SET last_tick = opened_tick WHERE number = previous.number;
+
+		-- the first tick above all ids, and above those that may be equal to new ones
+		SELECT max(above), coalesce(max(above) FILTER (WHERE old.text <> layout.text
+				OR lease_starts IS NULL AND new_worker_id = worker_id AND new_datacenter_id = datacenter_id), 0)
+		INTO wanted, needed
+		FROM snowflake_sql.configuration AS c, snowflake_sql.read_layout(c.layout) AS old,
+			LATERAL (SELECT (((c.last_tick << old.shifts[1]) | ((1::bigint << old.shifts[1]) - 1)) >> layout.shifts[1]) + 1 AS above) AS a;
+		IF needed > furthest OR wanted > furthest AND new_worker_id IS NULL THEN
+			RAISE object_not_in_prerequisite_state USING
+				MESSAGE = 'snowflake ids of these settings would be too far ahead of the clock',
+				DETAIL = format('Greater ids than those of %s were made before. By the layout "%s" that is at %s.',
+					clock_timestamp(), layout.text,
+					snowflake_sql.tick_to_time(least(greatest(needed, wanted), layout.last_tick), layout)),
+				HINT = 'If layout or epoch are changed, ids of the new layout must be greater than those of the old one. If the clock had been far ahead, choose a worker id that was not used yet.';
+		END IF;
+		IF wanted > furthest THEN
+			RAISE WARNING 'snowflake ids begin at the clock again'
+				USING DETAIL = 'Ids of other worker ids are further ahead.';
+			wanted := needed;
+		END IF;
+	END IF;
+	first_tick := greatest(wanted, snowflake_sql.first_tick_from(lease_starts, layout), 0);
+	IF first_tick >= layout.last_tick THEN
+		PERFORM snowflake_sql.refuse_tick(layout.last_tick + 1, settings, 0);
+	END IF;
+	-- the tick itself is used up at once, see there
+	settings.start_tick := first_tick + 1;
+
+	EXECUTE format('CREATE SEQUENCE snowflake_sql.word_%1$s MINVALUE 0; CREATE SEQUENCE snowflake_sql.opened_%1$s MINVALUE 0',
+		settings.number);
+	PERFORM snowflake_sql.apply(settings);
+	PERFORM snowflake_sql.use_up(first_tick, settings);
+	PERFORM snowflake_sql.create_functions(home);
+	INSERT INTO snowflake_sql.configuration (number, layout, worker_id, datacenter_id, max_ahead, max_wait, first_tick)
+	VALUES (settings.number, layout.text, new_worker_id, new_datacenter_id, new_max_ahead, new_max_wait,
+		settings.start_tick);
+
+	-- older sequences, unless a transaction has used them that is not over
+	PERFORM set_config('lock_timeout', '1ms', true);
+	FOR old_sequence IN
+		SELECT oid::regclass FROM pg_class
+		WHERE relnamespace = 'snowflake_sql'::regnamespace AND relkind = 'S'
+			AND substring(relname FROM '[0-9]+$')::integer < settings.number - 1
+	LOOP
+		BEGIN
+			EXECUTE format('DROP SEQUENCE %s', old_sequence);
+		EXCEPTION WHEN lock_not_available THEN
+			NULL;
+		END;
+	END LOOP;
+	PERFORM set_config('lock_timeout', lock_timeout, true);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer, interval, interval,
+	timestamptz, timestamptz) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer, interval, interval,
+	timestamptz, timestamptz) IS
+'implementation of snowflake_configure()';
+
+-- A lease is a range of time in the ids; see the extension snowflake_registry.  A lease from
+-- before the start of the server is not used, as a copy of the server has it, too.
+CREATE FUNCTION snowflake_sql.lease(home regnamespace, registry text, duration interval, holder text)
+RETURNS timestamptz
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET DateStyle = ISO
+SET IntervalStyle = postgres
+AS $$
+DECLARE
+	settings snowflake_sql.settings;
+	configuration snowflake_sql.configuration;
+	held snowflake_sql.lease;
+	grant_of record;
+	new_instance CONSTANT uuid := gen_random_uuid();
+BEGIN
+	LOCK TABLE snowflake_sql.lease IN EXCLUSIVE MODE;
+	SELECT * INTO configuration FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
+	IF FOUND THEN
+		settings := snowflake_sql.settings();
+	END IF;
+	IF settings.is_leased IS NOT TRUE THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'worker id for snowflake ids is not one to lease',
+			HINT = 'Call snowflake_configure() with a worker id of NULL first.';
+	END IF;
+
+	SELECT * INTO held FROM snowflake_sql.lease WHERE server_start = pg_postmaster_start_time();
+	IF FOUND THEN
+		grant_of := snowflake_sql.ask_registry(registry, format(
+			'SELECT NULL::bigint, NULL::timestamptz, snowflake_registry.renew(%L, %L, %L, %L, %L)',
+			held.worker_id, held.instance, held.ends, clock_timestamp(), duration));
+		IF grant_of.ends IS NOT NULL THEN
+			settings.end_tick := snowflake_sql.first_tick_from(grant_of.ends, settings.layout);
+			PERFORM snowflake_sql.apply(settings);
+			UPDATE snowflake_sql.lease SET ends = grant_of.ends;
+			RETURN grant_of.ends;
+		END IF;
+	END IF;
+
+	grant_of := snowflake_sql.ask_registry(registry, format(
+		'SELECT worker_id, starts, ends FROM snowflake_registry.acquire(%L, %L, %L, %L, %L, %L)',
+		holder, new_instance, (settings.layout).text, 1::bigint << (settings.layout).bits[3], clock_timestamp(), duration));
+	DELETE FROM snowflake_sql.lease;
+	IF grant_of.ends IS NULL THEN
+		RAISE WARNING 'registry has no free worker id';
+		RETURN NULL;
+	END IF;
+	PERFORM snowflake_sql.configure(home, configuration.layout, grant_of.worker_id::integer, configuration.datacenter_id,
+		configuration.max_ahead, configuration.max_wait, grant_of.starts, grant_of.ends);
+	INSERT INTO snowflake_sql.lease (worker_id, instance, server_start, ends)
+	VALUES (grant_of.worker_id, new_instance, pg_postmaster_start_time(), grant_of.ends);
+	RETURN grant_of.ends;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.lease(regnamespace, text, interval, text) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_sql.lease(regnamespace, text, interval, text) IS
+'implementation of snowflake_lease()';
+
+-- In this database or, if there is a connection string or the name of a foreign
+-- server, by dblink.
+CREATE FUNCTION snowflake_sql.ask_registry(registry text, query text,
+	OUT worker_id bigint,
+	OUT starts timestamptz,
+	OUT ends timestamptz)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	place regnamespace;
+BEGIN
+	IF registry IS NULL THEN
+		EXECUTE query INTO worker_id, starts, ends;
+		RETURN;
+	END IF;
+	SELECT extnamespace INTO place FROM pg_extension WHERE extname = 'dblink';
+	IF NOT FOUND THEN
+		RAISE undefined_object USING
+			MESSAGE = 'extension "dblink" is not there to reach the registry',
+			HINT = 'Call CREATE EXTENSION dblink, or create the registry in this database.';
+	END IF;
+	EXECUTE format('SELECT * FROM %s.dblink($1, $2) AS answer (worker_id bigint, starts timestamptz, ends timestamptz)', place)
+	INTO worker_id, starts, ends USING registry, query;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.ask_registry(text, text) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_sql.ask_registry(text, text) IS
+'ask a registry for a lease';
+
+--
+-- What users call, but for the functions that snowflake_configure() creates
+--
+
+CREATE FUNCTION snowflake_decode(id bigint, layout text)
+RETURNS snowflake_sql.decoded
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN snowflake_sql.decode_strictly(id, snowflake_sql.read_layout(layout));
+
+COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
+'all fields of an id of the given layout; NULL for those that it lacks';
+
+CREATE FUNCTION snowflake_timestamp(id bigint, layout text)
+RETURNS timestamptz
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.generated_at(id, snowflake_sql.read_layout(layout));
+
+COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
+'when an id was made: the start of its tick, in the given layout';
+
+CREATE FUNCTION snowflake_datacenter_id(id bigint, layout text)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 2);
+
+COMMENT ON FUNCTION snowflake_datacenter_id(bigint, text) IS
+'the datacenter id of an id, in the given layout';
+
+CREATE FUNCTION snowflake_worker_id(id bigint, layout text)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 3);
+
+COMMENT ON FUNCTION snowflake_worker_id(bigint, text) IS
+'the worker id of an id, in the given layout';
+
+CREATE FUNCTION snowflake_timeline(id bigint, layout text)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 4);
+
+COMMENT ON FUNCTION snowflake_timeline(bigint, text) IS
+'the low bits of the WAL timeline that an id was made on, in the given layout';
+
+CREATE FUNCTION snowflake_lane(id bigint, layout text)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 5);
+
+COMMENT ON FUNCTION snowflake_lane(bigint, text) IS
+'the lane of an id, in the given layout';
+
+CREATE FUNCTION snowflake_sequence(id bigint, layout text)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 6);
+
+COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
+'the number of an id within its tick and lane, in the given layout';
+
+CREATE FUNCTION snowflake_tag(id bigint, layout text)
+RETURNS integer
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 7);
+
+COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
+'the tag of an id, in the given layout';
+
+-- The names are others than those of the next function, so that a call by name finds
+-- that one.  Parameters without names would not survive a dump.
+CREATE FUNCTION snowflake_compose(of_time timestamptz, of_datacenter integer, of_worker integer, of_timeline integer,
+	of_lane integer, of_sequence integer, of_tag integer, layout text)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.compose(of_time, ARRAY[of_datacenter, of_worker, of_timeline, of_lane, of_sequence, of_tag],
+	snowflake_sql.read_layout(layout));
+
+COMMENT ON FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
+	integer, integer, integer, text) IS
+'the id of the given layout that has these fields: generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag';
+
+CREATE FUNCTION snowflake_compose(generated_at timestamptz,
+	layout text,
+	datacenter_id integer DEFAULT 0,
+	worker_id integer DEFAULT 0,
+	timeline integer DEFAULT 0,
+	lane integer DEFAULT 0,
+	sequence integer DEFAULT 0,
+	tag integer DEFAULT 0)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag],
+	snowflake_sql.read_layout(layout));
+
+COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
+	integer, integer, integer, integer) IS
+'the id of the given layout that has these fields; those left out are 0';
+
+CREATE FUNCTION snowflake_from_timestamp(instant timestamptz, layout text)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN snowflake_sql.from_timestamp(instant, snowflake_sql.read_layout(layout));
+
+COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz, text) IS
+'the smallest id of an instant''s tick, in the given layout';
+
+CREATE FUNCTION snowflake_first_from(instant timestamptz, layout text)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN snowflake_sql.first_from(instant, snowflake_sql.read_layout(layout));
+
+COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
+'the smallest id from an instant''s tick on, in the given layout; 0 before the epoch, above all ids beyond the end';
+
+CREATE FUNCTION snowflake_last_before(instant timestamptz, layout text)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN snowflake_sql.last_before(instant, snowflake_sql.read_layout(layout));
+
+COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
+'the largest id before an instant''s tick, in the given layout; -1 up to the epoch, the largest id of all beyond the end';
+
+CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz, layout text)
+RETURNS boolean
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN id >= coalesce(snowflake_sql.first_from(lower_bound, snowflake_sql.read_layout(layout)), 0::bigint)
+	AND id <= coalesce(snowflake_sql.last_before(upper_bound, snowflake_sql.read_layout(layout)), 9223372036854775807);
+
+COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
+'whether an id of the given layout was made in a range of time, the lower bound included; NULL: no bound';
+
+CREATE FUNCTION snowflake_layout(layout text,
+	OUT name text,
+	OUT bits integer,
+	OUT shift integer,
+	OUT largest bigint)
+RETURNS SETOF record
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 7
+BEGIN ATOMIC
+	SELECT * FROM snowflake_sql.list_fields(snowflake_sql.read_layout(layout));
+END;
+
+COMMENT ON FUNCTION snowflake_layout(text) IS
+'the fields of the given layout, the most significant first';
+
+CREATE FUNCTION snowflake_capacity(INOUT layout text,
+	OUT tick interval,
+	OUT first_instant timestamptz,
+	OUT last_instant timestamptz,
+	OUT workers bigint,
+	OUT lanes integer,
+	OUT ids_per_second bigint)
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT * FROM snowflake_sql.capacity(snowflake_sql.read_layout(layout));
+END;
+
+COMMENT ON FUNCTION snowflake_capacity(text) IS
+'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
+
+-- The functions are created where this one's neighbours are.
+CREATE FUNCTION snowflake_configure(layout text,
+	worker_id integer,
+	datacenter_id integer DEFAULT 0,
+	max_ahead interval DEFAULT '5 seconds',
+	max_wait interval DEFAULT '1 second')
+RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+	SELECT snowflake_sql.configure(pronamespace::regnamespace, layout, worker_id, datacenter_id, max_ahead, max_wait,
+		NULL::timestamptz, NULL::timestamptz)
+	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure;
+END;
+
+REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) IS
+'say how ids are to be made: by which layout, with which worker id (NULL: one that snowflake_lease() leases), how far they may be ahead of the clock, and how long a call waits then';
+
+CREATE FUNCTION snowflake_lease(registry text DEFAULT NULL,
+	duration interval DEFAULT '1 minute',
+	holder text DEFAULT current_database())
+RETURNS timestamptz
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+BEGIN ATOMIC
+	SELECT snowflake_sql.lease(pronamespace::regnamespace, registry, duration, holder)
+	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure;
+END;
+
+REVOKE EXECUTE ON FUNCTION snowflake_lease(text, interval, text) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_lease(text, interval, text) IS
+'lease a worker id from a registry (NULL: in this database), or renew the lease; returns its end, or NULL if there is none';
+
+CREATE FUNCTION snowflake_advance(id bigint)
+RETURNS void
+LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
+BEGIN ATOMIC
+	SELECT snowflake_sql.advance(id);
+END;
+
+REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_advance(bigint) IS
+'make all new ids greater than an id that came from elsewhere';
