@@ -54,6 +54,17 @@ my ($first) = slurp_file('README.md') =~ /^```sql\n(CREATE EXTENSION.*?)^```/ms;
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake CASCADE');
 $first =~ s/ +-- \d+$//m;
 run_sql($node, 'README', $first);
+
+# without the extension
+$node->safe_psql(
+	'postgres',
+	'DROP EXTENSION snowflake CASCADE; DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
+foreach my $section (split /^(?=## )/m, slurp_file('doc/managed.md'))
+{
+	my ($name) = $section =~ /^## (.*)/ or next;
+	my $sql = join '', $section =~ /^ *```sql\n(.*?)^ *```/msg;
+	run_sql($node, "managed: $name", $sql) if $sql ne '';
+}
 $node->stop;
 
 done_testing();

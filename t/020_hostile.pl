@@ -13,7 +13,8 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
 
-my $scripts = slurp_file('snowflake--1.0.sql') . slurp_file('registry/snowflake_registry--1.0.sql');
+my $scripts = join '', map { slurp_file($_) } 'snowflake--1.0.sql', 'registry/snowflake_registry--1.0.sql',
+  'sql-only/snowflake_sql--1.0.sql';
 
 # All words of the scripts; the catalogs know which are functions and types.
 my $words = join ',', do
@@ -153,6 +154,7 @@ my $later = q{'2026-11-23 00:00:00+00'::pg_catalog.timestamptz};
 my $id = '5::bigint';
 my $layout = q{'snowflake'::pg_catalog.text};
 my $none = 'NULL::pg_catalog.text';
+my $clock = 'pg_catalog.clock_timestamp()';
 my %calls = (
 	snowflake_between => [ "$id, $instant, $later", "$id, $instant, $later, $layout" ],
 	snowflake_compose => ["$instant, $layout, NULL::integer, 2, 3, 4, 5, NULL::integer"],
@@ -279,6 +281,60 @@ like(
 	'an ambiguous call fails');
 
 #
+# In SQL only: what is planted before and afterwards
+#
+
+my $interval = "'1 minute'::interval";
+my @sql_statements = (
+	"SELECT public.snowflake_configure($layout, 1, 0, $interval, $interval)",
+	'SELECT public.snowflake_nextval()',
+	'SELECT public.snowflake_id()',
+	'SELECT public.snowflake_currval()',
+	"SELECT public.snowflake_configure('snowflake lane:0 tag:3'::pg_catalog.text, 1, 0, $interval, $interval)",
+	'SELECT public.snowflake_nextval(2)',
+	"SELECT public.snowflake_advance(public.snowflake_first_from($clock))",
+	(   map {
+			my $arguments = $_;
+			(   (   map { "SELECT * FROM public.snowflake_$_($id$arguments)" }
+					  qw(decode timestamp datacenter_id worker_id timeline lane sequence tag)),
+				(map { "SELECT public.snowflake_$_($instant$arguments)" } qw(from_timestamp first_from last_before)),
+				"SELECT public.snowflake_between($id, $instant, $later$arguments)",
+				map { "SELECT * FROM public.snowflake_$_(" . ($arguments =~ s/^, //r) . ')' } qw(layout capacity))
+		} '',
+		", $layout"),
+	"SELECT public.snowflake_decode($id, 'time:41 lane:3 epoch:2026-01-01T00:00:00.5+01:00'::pg_catalog.text)",
+	"SELECT public.snowflake_compose($instant, 0, 2, 0, 0, 5, 1)",
+	"SELECT public.snowflake_compose($instant, $layout, 0, 2, 3, 4, 5, 0)",
+	"SELECT public.snowflake_compose($instant, 0, 2, 3, 4, 5, 0, $layout)",
+	"SELECT public.snowflake_configure($layout, NULL::integer, 0, $interval, $interval)",
+	("SELECT public.snowflake_lease(NULL::pg_catalog.text, $interval, 'a'::pg_catalog.text)") x 2,
+	'SELECT public.snowflake_nextval()');
+my $plant = "SET search_path = pg_catalog;\n$harm$overloads$operators$types";
+my $install = 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake_sql';
+foreach my $when ('before', 'afterwards')
+{
+	$database = "managed_$when";
+	$node->safe_psql('postgres', "CREATE DATABASE $database; ALTER ROLE mallory NOSUPERUSER");
+	$node->safe_psql($database, 'GRANT CREATE ON SCHEMA public TO mallory');
+	$node->safe_psql($database, $plant, @mallory) if $when eq 'before';
+	is( no_harm(
+			"SQL only, planted $when",
+			"$install; SELECT public.snowflake_configure($layout, 1, 0, $interval, $interval)"),
+		'',
+		'can be created');
+	my %calls_it;
+	$calls_it{$_} = 1 foreach map { /public\.(snowflake_\w+)\(/g } @sql_statements;
+	is( $node->safe_psql(
+			$database,
+			"SET search_path = pg_catalog; SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc WHERE proname LIKE 'snowflake%' AND pronamespace = 'public'::regnamespace AND proowner <> 'mallory'::regrole"
+		),
+		join(' ', sort keys %calls_it),
+		'all functions are called');
+	$node->safe_psql($database, $plant, @mallory) if $when eq 'afterwards';
+	call_all("SQL only, planted $when", 'SELECT', @sql_statements);
+}
+
+#
 # The registry
 #
 
@@ -352,7 +408,6 @@ is( $node->safe_psql('restored', "SELECT to_regnamespace('snowflake_registry') I
 
 # functions, operators and types that are planted in the same database
 my $uuid = q{'00000000-0000-0000-0000-00000000000a'::pg_catalog.uuid};
-my $clock = 'pg_catalog.clock_timestamp()';
 my @registry_statements = (
 	'INSERT INTO snowflake_registry.registry DEFAULT VALUES',
 	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",

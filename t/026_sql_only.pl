@@ -1,0 +1,571 @@
+# Snowflake ids in SQL and PL/pgSQL: installed in each way, with the answers of the
+# extension, and ids that are unique under 32 clients, stepped clocks, a crash, a dump,
+# a leased worker id, and a move to the extension.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use Cwd qw(abs_path);
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+my $script = abs_path('sql-only/snowflake_sql--1.0.sql');
+my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
+my $node = new_server('main', clock => 1, synchronous_commit => 'on');
+my ($code, $message, $id);
+
+# A database with the script, and what snowflake_configure() is told.
+sub new_database
+{
+	my ($node, $name, $settings, %options) = @_;
+
+	$node->safe_psql('postgres', "CREATE DATABASE $name");
+	$node->safe_psql($name, slurp_file($options{script} // $script));
+	configure($node, $name, $settings);
+	return;
+}
+
+sub configure
+{
+	my ($node, $database, $settings) = @_;
+
+	$node->safe_psql($database, "SELECT snowflake_configure($settings)");
+	return;
+}
+
+#
+# Ways to install it, by a role that is no superuser
+#
+
+$node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE ROLE visitor LOGIN');
+my %owner = (user => 'owner');
+my %as_owner = (extra_params => [ '--username', 'owner' ]);
+my %as_visitor = (extra_params => [ '--username', 'visitor' ]);
+my @psql = ('psql', '--no-psqlrc', '--quiet', '--username', 'owner');
+my %ways = (
+	extension => [ '--set=ON_ERROR_STOP=1', '--command', 'CREATE EXTENSION snowflake_sql SCHEMA ids' ],
+	psql => [ '--set=ON_ERROR_STOP=1', '--file', $script ],
+	# as pg_tle has it
+	string => [ '--command', slurp_file($script) ]);
+foreach my $way (sort keys %ways)
+{
+	$node->safe_psql('postgres', "CREATE DATABASE $way OWNER owner");
+	$node->safe_psql($way, "CREATE SCHEMA ids; ALTER DATABASE $way SET search_path = ids", %as_owner);
+	command_ok([ @psql, @{ $ways{$way} }, '--dbname', $node->connstr($way) ], "$way: is installed by an owner");
+	$node->safe_psql($way, "SELECT snowflake_configure('snowflake', 3)", %as_owner);
+	$node->safe_psql($way, 'GRANT USAGE ON SCHEMA ids TO visitor', %as_owner);
+	is( $node->safe_psql($way, 'SELECT snowflake_worker_id(snowflake_nextval())', %as_visitor),
+		3, "$way: everybody can make ids");
+	is( $node->safe_psql(
+			$way, "SELECT proname FROM pg_proc WHERE proname LIKE 'snowflake%' AND pronamespace <> 'ids'::regnamespace"
+		),
+		'',
+		"$way: what users call is where it was said");
+	is( $node->safe_psql(
+			$way, q{
+SELECT proname FROM pg_proc
+WHERE pronamespace IN ('ids'::regnamespace, 'snowflake_sql'::regnamespace) AND obj_description(oid, 'pg_proc') IS NULL}
+		),
+		'',
+		"$way: all functions are explained");
+}
+
+# What a visitor must not do
+foreach my $call (
+	'snowflake_configure(\'snowflake\', 4)',
+	'snowflake_advance(5)',
+	'snowflake_lease()',
+	'nextval(\'snowflake_sql.word_1\')',
+	'setval(\'snowflake_sql.word_1\', 1)',
+	'snowflake_sql.set_word(1)',
+	'snowflake_sql.set_opened(1)')
+{
+	($code) = sqlstate_of($node, "SELECT $call", database => 'psql', user => 'visitor');
+	is($code, '42501', "others may not call $call");
+}
+($code) =
+  sqlstate_of($node, 'BEGIN; LOCK TABLE snowflake_sql.door IN SHARE MODE', database => 'psql', user => 'visitor');
+is($code, '42501', 'others may not shut the door');
+
+# Errors
+foreach my $case (
+	[ '22023', q{snowflake_configure('nonsense', 1)} ],
+	[ '22003', q{snowflake_configure('snowflake', 32)} ],
+	[ '22003', q{snowflake_configure('snowflake', 1, datacenter_id => 1)} ],
+	[ '22023', q{snowflake_configure('snowflake', 1, max_ahead => '-1 s')} ],
+	[ '22023', q{snowflake_configure('snowflake', 1, max_wait => NULL)} ],
+	[ '55000', q{snowflake_configure('snowflake epoch:2026-10-01T00:00:00Z', 3, max_ahead => '0')} ],
+	[ '22023', q{snowflake_nextval(1)} ],
+	[ '55000', q{snowflake_currval()} ],
+	[ '55000', q{snowflake_lease()} ],
+	[ '55000', q{snowflake_advance(9223372036854775807)} ],
+	[ '22003', q{snowflake_advance(-1)} ],
+	[ '22003', q{snowflake_worker_id(-1)} ],
+	[ '22003', q{snowflake_decode(-1)} ])
+{
+	($code, $message) = sqlstate_of($node, "SELECT $case->[1]", database => 'psql', user => 'owner');
+	is($code, $case->[0], "$case->[1] fails");
+}
+($code, $message) =
+  sqlstate_of($node, "SET search_path = public, pg_catalog;\n" . slurp_file($script), database => 'postgres');
+like($message, qr/search_path has a schema before pg_catalog/, 'a search_path that can be bent is refused');
+
+#
+# The answers of the extension
+#
+
+# Run a file of the SQL tests as pg_regress does, and compare what comes out.  Both can
+# be cut, and edited, alike.
+sub run_sql_test
+{
+	my ($name, $edit) = @_;
+	my ($sql, $expected) = (slurp_file("sql/$name.sql"), slurp_file("expected/$name.out"));
+
+	foreach ($sql, $expected)
+	{
+		$edit->() if $edit;
+	}
+	append_to_file("$dir/$name.sql", $sql);
+	local %ENV = (
+		%ENV,
+		PGTZ => 'America/Los_Angeles',
+		PGDATESTYLE => 'Postgres, MDY',
+		PGOPTIONS => '-c intervalstyle=postgres_verbose -c client_min_messages=notice',
+		PG_ABS_SRCDIR => abs_path('.'),
+		PGHOST => $node->host,
+		PGPORT => $node->port);
+	system("psql -X -a -q -v SHOW_CONTEXT=never -v HIDE_TABLEAM=on answers <$dir/$name.sql >$dir/$name.out 2>&1");
+	my $got = slurp_file("$dir/$name.out");
+	# a function of ours, with the layout in force as a constant, stands for the extension's
+	$got =~
+	  s/snowflake_sql\.(\w+)\(((?:[^()]|\([^()]*\))*), '\("time.*?"\)?[^']*'::snowflake_sql\.layout\)/snowflake_$1($2)/g;
+	s/^ +QUERY PLAN +\n-+$/ QUERY PLAN/mg foreach $got, $expected;
+	append_to_file("$dir/$name.expected", $expected);
+	append_to_file("$dir/$name.got", $got);
+	my ($diff) = run_command([ 'diff', '-U3', "$dir/$name.expected", "$dir/$name.got" ]);
+	is($diff, '', "SQL test $name");
+	return;
+}
+
+new_database($node, 'answers', "'snowflake', 0");
+run_sql_test('layout');
+run_sql_test('compose');
+run_sql_test('vectors');
+# the extension's labels; and what is inlined can be in an index, as it is
+run_sql_test('decode', sub { s/^-- An expression index.*//ms });
+# partitions are not here
+run_sql_test(
+	'time',
+	sub {
+		s/^-- Partitions:.*//ms;
+		s/generate_series\(1, 20000\)/generate_series(1, 2000)/;
+		s/snowflake_compose\(.*interval '50 s', layout => 'snowflake'\)/(i * 50000::bigint) << 22/;
+	});
+# a layout that changes from row to row is read for each
+run_sql_test(
+	'roundtrip',
+	sub {
+		s/generate_series\(1, 2000\)/generate_series(1, 12)/;
+		s/>= 100000 AS/>= 600 AS/;
+		s/>= 1900 AS/>= 12 AS/;
+	});
+
+# Nothing but shifts and masks is left of a field
+is( $node->safe_psql(
+		'answers',
+		'CREATE TABLE plain (id bigint); EXPLAIN (COSTS OFF, VERBOSE) SELECT snowflake_worker_id(id) FROM plain'),
+	q{Seq Scan on public.plain
+  Output: CASE WHEN ((id >= '0'::bigint) AND (id <= '9223372036854775807'::bigint)) THEN (((id >> 17) & '31'::bigint))::integer ELSE snowflake_sql.refuse(id, '9223372036854775807'::bigint, 'time:41 worker:5 timeline:2 lane:3 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z'::text, NULL::integer) END},
+	'a field is inlined');
+foreach my $call (
+	'snowflake_timestamp(id)', '(snowflake_decode(id)).lane',
+	"snowflake_worker_id(id, 'twitter')", 'snowflake_between(id, NULL, NULL)')
+{
+	unlike(
+		$node->safe_psql('answers', "EXPLAIN (COSTS OFF, VERBOSE) SELECT $call FROM plain"),
+		qr/snowflake_(?!sql\.(?:refuse|decoded))/,
+		"$call is inlined");
+}
+
+#
+# Making ids
+#
+
+is( $node->safe_psql(
+		'answers', q{
+SELECT snowflake_nextval() AS id \gset
+SELECT snowflake_currval() = :id, snowflake_id() > :id, snowflake_currval() > :id;
+SELECT datacenter_id IS NULL, worker_id, timeline = (SELECT timeline_id FROM pg_control_checkpoint()) & 3, tag IS NULL
+FROM snowflake_decode(:id);
+BEGIN;
+SELECT snowflake_nextval() AS id \gset
+ROLLBACK;
+SELECT snowflake_currval() = :id, snowflake_nextval() > :id;
+SELECT snowflake_nextval(NULL) IS NULL}),
+	"t|t|t\nt|0|t|t\nt|t\nt",
+	'an id and what follows');
+is( $node->safe_psql(
+		'answers', q{
+SELECT count(*), count(DISTINCT id), bool_and(id > previous),
+	count(*) FILTER (WHERE snowflake_timestamp(id) NOT BETWEEN before - interval '1 ms' AND after)
+FROM (SELECT before, id, after, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previous
+	FROM (SELECT i, clock_timestamp() AS before, snowflake_nextval() AS id, clock_timestamp() AS after
+		FROM generate_series(1, 20000) AS i) AS made) AS pairs}),
+	'20000|20000|t|0',
+	'ids of a statement increase, and their time is the clock\'s');
+($code) = sqlstate_of($node, 'BEGIN READ ONLY; SELECT snowflake_nextval()', database => 'answers');
+is($code, '25006', 'a read-only transaction makes none');
+is( $node->safe_psql(
+		'answers',
+		'BEGIN; SELECT snowflake_nextval() > 0; ' . <<'EOC'), "t\n0", 'the door is left at once');
+SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_sql.door'::regclass;
+EOC
+
+# Fields in any order: lanes below the sequence, more of them than are used, a tag
+foreach my $layout (
+	'twitter', 'discord', 'sonyflake', 'mastodon', 'js53',
+	'time:41 sequence:3 worker:5 lane:4 tag:2',
+	'time:41 worker:5', 'time:41 lane:9 timeline:3 sequence:2', 'time:52 sequence:5 tick:1us')
+{
+	my $name = 'layout_' . ($layout =~ tr/a-z0-9/_/cr);
+
+	new_database(
+		$node, $name,
+		"'$layout', " . ($layout =~ /^(?:mastodon|time:52|time:41 lane)/ ? 0 : 1) . ", max_ahead => '1 hour'");
+	is( $node->safe_psql(
+			$name, q{
+SELECT count(*), count(DISTINCT id), bool_and(id > previous),
+	bool_and(id = snowflake_compose(generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag))
+FROM (SELECT id, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previous
+	FROM (SELECT i, snowflake_nextval() AS id FROM generate_series(1, 500) AS i) AS made) AS pairs,
+	snowflake_decode(id)}),
+		'500|500|t|t',
+		"ids of the layout '$layout'");
+}
+is( $node->safe_psql(
+		'layout_time_41_sequence_3_worker_5_lane_4_tag_2',
+		'SELECT snowflake_tag(snowflake_nextval(3)), snowflake_worker_id(snowflake_nextval(2))'),
+	'3|1',
+	'a tag');
+($code) =
+  sqlstate_of($node, 'SELECT snowflake_nextval(4)', database => 'layout_time_41_sequence_3_worker_5_lane_4_tag_2');
+is($code, '22003', 'which has to fit');
+($code) = sqlstate_of(
+	$node,
+	'SELECT snowflake_nextval(1); SELECT snowflake_currval()',
+	database => 'layout_time_41_sequence_3_worker_5_lane_4_tag_2');
+is($code, '0A000', 'and that the session does not remember');
+
+# 32 clients, and few ids in a tick, so that ticks are opened all the time.
+sub start_hunt
+{
+	my ($database) = @_;
+
+	return start_clients($node, '--client=32 --jobs=2 --transactions=20', <<'EOC', $database);
+INSERT INTO ids SELECT nextval('calls'), snowflake_nextval(), nextval('calls'), pg_backend_pid() FROM generate_series(1, 50)
+EOC
+}
+
+sub new_hunt
+{
+	my ($database, $settings, %options) = @_;
+
+	new_database($node, $database, $settings, %options);
+	$node->safe_psql($database, <<'EOC');
+CREATE TABLE ids (before bigint, id bigint, after bigint, pid int);
+CREATE SEQUENCE calls;
+EOC
+	return;
+}
+
+my $duplicates = 'SELECT count(*) - count(DISTINCT id) FROM ids';
+# that are not greater than all that were returned before the call
+my $not_increasing = q{
+SELECT count(*) FROM (
+	SELECT id, max(made) OVER (ORDER BY call) AS greatest
+	FROM (SELECT before AS call, id, NULL::bigint AS made FROM ids UNION ALL SELECT after, NULL, id FROM ids) AS calls) AS looks
+WHERE id <= greatest};
+my $not_increasing_in_session =
+  'SELECT count(*) FROM (SELECT id, lag(id) OVER (PARTITION BY pid ORDER BY before) AS previous FROM ids) AS pairs WHERE id <= previous';
+
+foreach my $layout ('snowflake', 'time:41 worker:5 sequence:2')
+{
+	my $name = 'clients_' . ($layout =~ tr/a-z0-9/_/cr);
+
+	new_hunt($name, "'$layout', 1, max_ahead => '1 hour'");
+	finish_clients(start_hunt($name), "32 clients with the layout '$layout'");
+	is( $node->safe_psql($name, "SELECT count(*) FROM ids; $duplicates; $not_increasing"),
+		"32000\n0\n0", 'no id is twice, and all increase');
+}
+
+# So it is while settings change
+new_hunt('changes', "'time:41 worker:5 sequence:2', 1, max_ahead => '1 hour'");
+my $clients = start_hunt('changes');
+foreach my $settings (
+	"'time:41 worker:5 sequence:2', 2",
+	"'time:41 worker:5 sequence:2', 1",
+	"'time:41 sequence:2 worker:4 tag:1', 3",
+	"'time:41 worker:4 tag:1 sequence:2', 0")
+{
+	configure($node, 'changes', "$settings, max_ahead => '1 hour'");
+}
+finish_clients($clients, 'settings change under 32 clients');
+is( $node->safe_psql('changes', "SELECT count(*) FROM ids; $duplicates; $not_increasing_in_session"),
+	"32000\n0\n0", 'no id is twice, and those of a session increase');
+configure($node, 'changes', "'time:41 worker:4 tag:1 sequence:2', 1");
+is( $node->safe_psql(
+		'changes', q{SELECT count(*) FROM pg_class WHERE relkind = 'S' AND relnamespace = 'snowflake_sql'::regnamespace}
+	),
+	4,
+	'old sequences go');
+
+# What the hunt would find
+foreach my $mutant (with_mutants() ? ('uses any word', 'opens ticks at once with others') : ())
+{
+	my $name = $mutant =~ tr/ /_/r;
+	my $mutated = "$dir/$name.sql";
+	my $found = 0;
+
+	system_or_bail('cp', $script, $mutated);
+	system_log('patch', '--fuzz=0', '--force', $mutated, abs_path('t/mutants/' . ($mutant =~ tr/ /-/r) . '.patch')) == 0
+	  or BAIL_OUT("mutant '$mutant' does not apply");
+	new_hunt($name, "'time:41 worker:5', 1, max_ahead => '1 hour'", script => $mutated);
+	foreach (1 .. 10)
+	{
+		start_hunt($name)->{run}->finish;
+		$found = $node->safe_psql($name, $duplicates);
+		last if $found > 0;
+	}
+	cmp_ok($found, '>', 0, "mutant that $mutant makes ids twice");
+}
+
+# Who cannot get to the door gives up, and leaves it to others.
+new_database($node, 'door', "'snowflake', 1");
+$node->safe_psql('door', 'SELECT snowflake_nextval()');
+my $session = $node->background_psql('door');
+$session->query_safe("BEGIN; SELECT snowflake_configure('snowflake', 2)");
+foreach my $setting (qw(statement_timeout lock_timeout))
+{
+	($code) = sqlstate_of($node, "SET $setting = 100; SELECT snowflake_nextval()", database => 'door');
+	is($code, { statement_timeout => '57014', lock_timeout => '55P03' }->{$setting}, "$setting at the door");
+}
+$session->query_safe('ROLLBACK; SELECT snowflake_nextval()');
+$session->quit;
+is( $node->safe_psql('door', 'SELECT snowflake_worker_id(snowflake_nextval())'),
+	1, 'after a rollback ids are made as before');
+
+#
+# Clocks
+#
+
+# The warnings of a statement
+sub warnings_of
+{
+	my ($database, $sql) = @_;
+	my ($ret, $out, $err) = $node->psql($database, "SET client_min_messages = warning; $sql");
+	return $err;
+}
+
+my $ahead = "snowflake_timestamp(snowflake_nextval()) > clock_timestamp()";
+new_database($node, 'clocks', "'snowflake', 1, max_ahead => '1 hour', max_wait => '200 ms'");
+$id = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
+set_clock($node, -1800);
+is( $node->safe_psql('clocks', "SELECT snowflake_nextval() > $id, $ahead + interval '20 min'"),
+	't|t', 'after a step back of half an hour ids go on ahead of the clock');
+set_clock($node, -7200);
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'clocks');
+is($code, 'SF001', 'after one of two hours the call fails');
+like($message, qr/too far ahead of the clock.*DETAIL: .*3600000 ms.*200 ms.*HINT: /s, 'and says why');
+set_clock($node, 0);
+is( $node->safe_psql('clocks', "SELECT snowflake_nextval() > $id, NOT $ahead + interval '1 min'"),
+	't|t', 'until the clock is right again');
+
+# A clock that was far ahead for a moment, and the way out of that
+set_clock($node, 10 * 365 * 86400);
+my $far = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
+set_clock($node, 0);
+($code) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'clocks');
+is($code, 'SF001', 'after a clock that was far ahead');
+foreach my $settings ("'snowflake', 1", "'snowflake tick:10ms', 1", "'snowflake', NULL")
+{
+	($code, $message) = sqlstate_of($node, "SELECT snowflake_configure($settings)", database => 'clocks');
+	is($code, '55000', "configured as $settings ids cannot go on");
+	like($message, qr/choose a worker id that was not used yet/, 'and it is said what to do');
+}
+like(
+	warnings_of('clocks', "SELECT snowflake_configure('snowflake', 2)"), qr/WARNING: .*begin at the clock again/,
+	'a fresh worker id can');
+is( $node->safe_psql('clocks', "SELECT snowflake_nextval() BETWEEN $id AND $far, NOT $ahead + interval '1 min'"),
+	't|t', 'at the clock');
+($code) = sqlstate_of($node, "SELECT snowflake_configure('snowflake', 1)", database => 'clocks');
+is($code, '55000', 'and the old one still not');
+configure($node, 'clocks', "'snowflake', 3");
+configure($node, 'clocks', "'snowflake', 2");
+is($node->safe_psql('clocks', 'SELECT snowflake_worker_id(snowflake_nextval())'), 2, 'others come and go');
+
+# Before the epoch, and beyond the last tick
+new_database($node, 'epoch', "'snowflake epoch:2090-01-01T00:00:00Z', 1");
+($code) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'epoch');
+is($code, 'SF002', 'an epoch to come');
+new_database($node, 'ended', "'uid-generator', 1");
+($code) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'ended');
+is($code, 'SF003', 'a layout that has ended');
+
+# A crash, and the same ticks again
+my $insert = 'INSERT INTO kept SELECT snowflake_nextval() FROM generate_series(1, 3000)';
+new_database($node, 'crashes', "'snowflake lane:0 sequence:4', 1, max_ahead => '1 hour'");
+$node->safe_psql('crashes', "CREATE TABLE kept (id bigint PRIMARY KEY); $insert");
+foreach my $round (1 .. 3)
+{
+	$node->safe_psql('crashes', $insert);
+	$node->stop('immediate');
+	start_with_clock($node, -10 * $round);
+	$id = $node->safe_psql('crashes', 'SELECT max(id) FROM kept');
+	is( $node->safe_psql('crashes', "$insert; SELECT count(*) FROM kept WHERE id > $id"),
+		3000, 'ids of a time that is lived again are greater than those that were kept');
+}
+set_clock($node, 0);
+
+#
+# Dumps
+#
+
+foreach my $way (sort keys %ways)
+{
+	$node->safe_psql($way, <<'EOC', %as_owner);
+SELECT snowflake_configure('snowflake', 7);
+CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), CHECK (snowflake_worker_id(id) = 7));
+INSERT INTO orders SELECT FROM generate_series(1, 100);
+CREATE VIEW workers AS SELECT snowflake_worker_id(id) FROM orders;
+EOC
+	command_ok(
+		[ 'pg_dump', '--username', 'owner', '--dbname', $node->connstr($way), '--file', "$dir/$way.dump" ],
+		"$way: is dumped by its owner");
+	$node->safe_psql('postgres', "CREATE DATABASE ${way}_restored OWNER owner");
+	# the same ticks again
+	set_clock($node, -4);
+	command_ok(
+		[
+			@psql, '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file', "$dir/$way.dump", '--dbname',
+			$node->connstr("${way}_restored")
+		],
+		"$way: and restored");
+	is( $node->safe_psql(
+			"${way}_restored", q{
+SET search_path = ids;
+INSERT INTO orders SELECT FROM generate_series(1, 100);
+SELECT count(DISTINCT id), bool_and(snowflake_worker_id(id) = 7) FROM orders;
+SELECT bool_and(id > previous) FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS previous FROM orders) AS pairs;
+SELECT snowflake_configure('snowflake', 9);
+SELECT snowflake_worker_id(snowflake_nextval())}, %as_owner),
+		"200|t\nt\n\n9",
+		"$way: ids go on");
+	set_clock($node, 0);
+}
+
+#
+# To the extension
+#
+
+foreach my $way ('psql', 'extension')
+{
+	my $drop = $way eq 'extension' ? 'DROP EXTENSION snowflake_sql CASCADE' : 'DROP SCHEMA snowflake_sql CASCADE';
+
+	($code) = sqlstate_of($node, 'CREATE EXTENSION snowflake', database => $way);
+	is($code, '42723', "$way: the extension cannot be created beside it");
+	$node->safe_psql(
+		$way, qq{
+ALTER TABLE orders DROP CONSTRAINT orders_id_check;
+SELECT snowflake_nextval() AS last \\gset
+BEGIN;
+$drop;
+CREATE EXTENSION snowflake;
+SELECT snowflake_advance(:last);
+CALL snowflake_adopt('orders', 'id');
+COMMIT;
+INSERT INTO orders SELECT FROM generate_series(1, 100)});
+	is( $node->safe_psql(
+			$way,
+			'SELECT count(*), count(*) FILTER (WHERE id <= previous) FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS previous FROM orders) AS pairs'
+		),
+		'200|0',
+		"$way: a table goes on above");
+	is( $node->safe_psql($way, "SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_sql'"), 0,
+		"$way: nothing is left");
+}
+
+# and what comes from elsewhere
+new_database($node, 'advances', "'snowflake', 1");
+is( $node->safe_psql(
+		'advances', q{
+SELECT snowflake_last_before(clock_timestamp() + interval '2 s') AS id \gset
+SELECT snowflake_advance(:id);
+SELECT snowflake_nextval() > :id;
+SELECT snowflake_advance(snowflake_currval() + 100000);
+SELECT snowflake_advance(:id);
+SELECT snowflake_nextval() > :id}),
+	"\nt\n\n\nt",
+	'ids that come from elsewhere are stayed above');
+
+#
+# Leased worker ids
+#
+
+my $make = 'SELECT snowflake_worker_id(snowflake_nextval())';
+new_database($node, 'leases', "'time:41 worker:2 sequence:4', NULL, max_wait => '0'");
+$node->safe_psql('leases', 'CREATE EXTENSION snowflake_registry');
+($code) = sqlstate_of($node, $make, database => 'leases');
+is($code, 'SF004', 'no id without a lease');
+is( $node->safe_psql(
+		'leases', "SELECT snowflake_lease() BETWEEN now() + interval '50 s' AND now() + interval '70 s'; $make"),
+	"t\n0",
+	'a lease');
+is( $node->safe_psql(
+		'leases', "SELECT snowflake_lease() > now(); $make; SELECT count(*) FROM snowflake_registry.leases"),
+	"t\n0\n1",
+	'is renewed');
+is($node->safe_psql('leases', "BEGIN; SELECT snowflake_lease() > now(); ROLLBACK; $make"), "t\n0", 'or not');
+
+# another database, by dblink
+new_database($node, 'leases_by_dblink', "'time:41 worker:2 sequence:4', NULL, max_wait => '0'");
+my $lease = sprintf('SELECT snowflake_lease(%s) > now()', "'" . $node->connstr('leases') =~ s/'/''/gr . "'");
+($code, $message) = sqlstate_of($node, $lease, database => 'leases_by_dblink');
+is($code, '42704', 'without dblink there is none');
+$node->safe_psql('leases_by_dblink', 'CREATE EXTENSION dblink');
+is( $node->safe_psql('leases_by_dblink', "$lease; $lease; $make"), "t\nt\n1",
+	'another database leases another worker id');
+
+# the end of a lease
+set_clock($node, 3600);
+($code, $message) = sqlstate_of($node, $make, database => 'leases');
+is($code, 'SF004', 'ids end with the lease');
+like($message, qr/lease of worker id 0 is for ids before.*HINT: .*snowflake_lease/s, 'which is said');
+is($node->safe_psql('leases', "SELECT snowflake_lease() > now(); $make"), "t\n0", 'until it is renewed');
+# somebody else takes it
+is( $node->safe_psql(
+		'leases',
+		"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), (snowflake_capacity()).layout, 4, clock_timestamp(), '1 min')"
+	),
+	1,
+	'a lease that is over goes to another');
+is($node->safe_psql('leases_by_dblink', "$lease; $make"), "t\n2", 'and who had it gets a new one');
+
+# What was leased before a start is a copy's, too.
+$node->stop;
+start_with_clock($node, 3600);
+($code) = sqlstate_of($node, $make, database => 'leases');
+is($code, 'SF004', 'after a start a lease is to be acquired again');
+is($node->safe_psql('leases', "SELECT snowflake_lease() > now(); $make"), "t\n3", 'as that of another worker id');
+like(warnings_of('leases_by_dblink', $lease), qr/WARNING: .*no free worker id/, 'while there is one');
+($code) = sqlstate_of($node, $make, database => 'leases_by_dblink');
+is($code, 'SF004', 'if there is none there are no ids');
+configure($node, 'leases', "'time:41 worker:2 sequence:4', 0");
+($code) = sqlstate_of($node, 'SELECT snowflake_lease()', database => 'leases');
+is($code, '55000', 'a worker id that is given is not leased');
+$node->stop;
+
+done_testing();
