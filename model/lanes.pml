@@ -20,9 +20,9 @@
  *
  * Bounds: three ticks, two lanes, two sequences, two changes.
  *
- * Not in here: weakly ordered memory; which of the possible lanes is chosen,
- * what a greedy session leaves to others, and where the sequence begins in a
- * tick, all of which only leave out ids.
+ * Not in here: weakly ordered memory, see weak/take.litmus; which of the
+ * possible lanes is chosen, what a greedy session leaves to others, and where
+ * the sequence begins in a tick, all of which only leave out ids.
  *
  * snowflake/model/lanes.pml
  *
