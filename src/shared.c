@@ -36,7 +36,12 @@
  * that a library replaced under a running server finds the memory of the old
  * one and can refuse it by the header.
  */
+#ifndef PG_HAVE_ATOMIC_U64_SIMULATION
 #define SHMEM_SIZE		16384
+#else
+/* each 64-bit atomic has a spinlock beside it */
+#define SHMEM_SIZE		20480
+#endif
 #define SHMEM_MAGIC		0x534e4f57	/* "SNOW" */
 #ifndef SHMEM_VERSION
 #define SHMEM_VERSION	2
