@@ -214,8 +214,10 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 			continue;
 		}
 
-		/* pairs with LaneBeginChange(): a change is seen with its version */
-		pg_read_barrier();
+		/*
+		 * No barrier: if this sees anything of a later change, LaneTake()
+		 * sees its version.
+		 */
 		layout = SharedLayout();
 		look(layout, now, block, &range);
 		last_lane = (last_id >> config.lane_shift) & LayoutLargest(layout, FIELD_LANE);

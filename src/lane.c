@@ -222,11 +222,18 @@ void
 LaneBeginChange(void)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	/* a full barrier: who sees the change, or a word moved, sees this */
+
+	/*
+	 * A full barrier, which pairs with LaneTake(): whoever sees the change,
+	 * or a word moved, sees this.
+	 */
 	pg_atomic_fetch_add_u32(&shared->version, 1);
 }
 
-/* Close all windows, now that the change is made. */
+/*
+ * Close all windows, now that the change is made.  Moving the words is a full
+ * barrier, too: whoever sees one moved sees the change.
+ */
 void
 LaneEndChange(void)
 {

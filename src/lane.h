@@ -33,10 +33,12 @@ typedef struct Window
  * Take so many ids at once from the window, or those that it has left.
  * Returns their number.  Their words end with *last_word.
  *
- * The barrier pairs with a change, which raises the version before it moves the
- * words: if we read the word after the move, we see the new version; if before,
- * the compare-and-swap fails.  Until the words are moved, a take that has
- * compared the version already can still succeed.
+ * The barrier pairs with a change, which raises the version before all else, and
+ * moves the words last, by full barriers.  If we read the word after the move, or
+ * the window was opened with anything that the change made, we see the new
+ * version; else the compare-and-swap fails or was before the move.  Until the
+ * words are moved, a take that has compared the version already can still succeed.
+ * model/weak has all of that.
  */
 static inline int
 LaneTake(const Window *window, int count, uint64 *last_word)

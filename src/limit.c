@@ -245,7 +245,7 @@ LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
 
 /*
  * Read the limit first: with a new limit and an old floor, a session could make
- * ids in ticks that were used before the last start.
+ * ids in ticks that were used before the last start.  Pairs with LimitMove().
  */
 void
 LimitGet(uint64 *limit, uint64 *floor)

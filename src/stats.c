@@ -8,7 +8,8 @@
  * counted by each process for itself, and added to them at the end of a
  * transaction, once a second during a long one, and when the process exits.
  * So an id costs no more than an addition to a variable of its process.
- * Counters are exact but for those that a reset meets on their way.
+ * Counters are exact but for those that a reset meets on their way.  They order
+ * nothing: one may be seen before another that was counted first.
  *
  * snowflake/src/stats.c
  *

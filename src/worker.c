@@ -48,7 +48,11 @@ WorkerGet(Worker *worker)
 	return version;
 }
 
-/* The first tick that the lease does not cover. */
+/*
+ * The first tick that the lease does not cover.  No barrier: within a lease it is
+ * only raised, so that an old one is too low, which does no harm; and a new lease
+ * is a change, see lane.c.
+ */
 uint64
 WorkerLeaseEnd(const Worker *worker)
 {
