@@ -156,23 +156,28 @@ as_user()
 	fi
 }
 
-# Where the Debian release with another version is.
+# Where the Debian release with another version is.  A version may be followed by
+# an architecture, as in 15:arm64, here and below.
 release_dir()
 {
-	echo "${SNOWFLAKE_TEST_DIR:-/var/cache/snowflake-test}/${debian_release[$1]}"
+	local dir=${SNOWFLAKE_TEST_DIR:-/var/cache/snowflake-test}/${debian_release[${1%:*}]}
+
+	[[ $1 != *:* ]] || dir+=-${1#*:}
+	echo "$dir"
 }
 
 # Make it, if it is not there with all that it should have.  Returns 2 if the release
 # can be had, but not the server.
 make_release()
 {
-	local version=$1
+	local version=${1%:*}
 	local release=${debian_release[$version]}
-	local dir
+	local dir options=()
 	local script=/usr/share/debootstrap/scripts/$release
 	local include packages
 
-	dir=$(release_dir "$version")
+	[[ $1 != *:* ]] || options=("--arch=${1#*:}")
+	dir=$(release_dir "$1")
 	read -ra packages < <(packages_for "$version")
 	include=$(IFS=,; echo "${packages[*]}")
 	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
@@ -181,7 +186,8 @@ make_release()
 	rm -rf "$dir" "$dir.ready"
 	mkdir -p "$(dirname "$dir")"
 	[ "$release" != sid ] || packages=("${packages[@]:2}")
-	debootstrap --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" "$release" "$dir" "" "$script" \
+	debootstrap "${options[@]}" --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
+		"$release" "$dir" "" "$script" \
 		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
 	# the list of a release that is still to come may be an old one
 	echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/snowflake"
@@ -210,8 +216,16 @@ install_server_in_sid()
 # Run a command in there, as one of its users.
 in_release()
 {
-	local dir user=$2
-	dir=$(release_dir "$1")
+	local version=$1
+	shift
+
+	in_directory "$(release_dir "$version")" "$@"
+}
+
+# Run a command as a user in any directory with a system.
+in_directory()
+{
+	local dir=$1 user=$2
 	shift 2
 
 	# the mounts end with the last process in there

@@ -1,0 +1,81 @@
+#!/bin/bash
+#
+# Machines of other kinds: the SQL tests and t/world/machine.pl, on
+#
+#	i386	32 bits, natively
+#	arm64	by qemu-user
+#	armhf	32 bits, with atomics of 64 bits simulated by spinlocks, by qemu-user
+#	s390x	most significant byte first, by qemu-user
+#
+# Emulated, memory is as strongly ordered as that of the machine itself: for weakly
+# ordered memory there is model/weak.
+#
+# usage: t/world/machines.sh [ARCHITECTURE ...], as root
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+[ "$(id -u)" -eq 0 ] || die "needs root"
+machines=("$@")
+[ $# -gt 0 ] || machines=(i386 arm64 armhf s390x)
+version=$(native_version)
+need_packages debootstrap
+work=$(mktemp --directory --tmpdir snowflake-machines.XXXXXX)
+registered=()
+trap clean_up EXIT
+status=0
+
+clean_up()
+{
+	local emulator
+
+	for emulator in "${registered[@]}"; do
+		echo -1 >"$work/binfmt/$emulator"
+	done
+	! mountpoint --quiet "$work/binfmt" || umount "$work/binfmt"
+	rm -rf "$work"
+}
+
+# Whether this machine runs programs of that kind, by an emulator if need be.  Says why
+# not.
+runs()
+{
+	local architecture=$1 emulator
+
+	case $architecture in
+		"$(dpkg --print-architecture)") return ;;
+		i386) [ "$(dpkg --print-architecture)" != amd64 ] || return 0; emulator=qemu-i386 ;;
+		arm64) emulator=qemu-aarch64 ;;
+		armhf) emulator=qemu-arm ;;
+		*) emulator=qemu-$architecture ;;
+	esac
+	if [ ! -d "$work/binfmt" ]; then
+		mkdir "$work/binfmt"
+		mount -t binfmt_misc binfmt_misc "$work/binfmt" 2>"$work/why" || true
+	fi
+	[ -e "$work/binfmt/register" ] || { echo "the kernel lets nobody register an emulator: $(<"$work/why")"; return 1; }
+	[ ! -e "$work/binfmt/$emulator" ] || return 0
+	need_packages qemu-user-static
+	# the package has done it, where something in charge of that runs
+	[ ! -e "$work/binfmt/$emulator" ] || return 0
+	cat "/usr/lib/binfmt.d/$emulator.conf" >"$work/binfmt/register" 2>"$work/why" ||
+		{ echo "$emulator cannot be registered: $(<"$work/why")"; return 1; }
+	registered+=("$emulator")
+}
+
+check_machine()
+{
+	make_release "$version:$1" || return 1
+	# a test is ended after 30 minutes, so none may have to wait for another
+	SNOWFLAKE_JOBS=1 run_in_release "$version:$1" script/check "$version" sql t/world/machine.pl
+}
+
+for machine in "${machines[@]}"; do
+	if runs "$machine" >"$work/reason"; then
+		stage check_machine "$machine"
+	else
+		echo "# machines: $machine is skipped, as $(<"$work/reason")"
+	fi
+done
+exit "$status"
