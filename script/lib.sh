@@ -183,7 +183,9 @@ make_release()
 	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
 	# a release that is newer than debootstrap is made like the newest
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
-	rm -rf "$dir" "$dir.ready"
+	# what was interrupted may have left it mounted
+	! mountpoint --quiet "$dir/proc" || umount "$dir/proc"
+	rm -rf --one-file-system "$dir" "$dir.ready"
 	mkdir -p "$(dirname "$dir")"
 	[ "$release" != sid ] || packages=("${packages[@]:2}")
 	debootstrap "${options[@]}" --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \

@@ -1,0 +1,73 @@
+#!/bin/bash
+#
+# The first process of the machine that t/world/power.sh cuts the power of.  It
+# starts the server, and sends what clients see to the second serial port.  The
+# kernel's command line says what the clients do:
+#
+#	power_task		ids			make ids in the database postgres, which has the extension
+#					create		create the extension in the database empty, without a commit
+#					commit		create it there, and make ids
+#					go_on		make ids there
+#	power_setting	a setting of the server
+#	power_clock		what the clock is set to when the server is ready
+
+# shellcheck disable=SC2154
+
+set -euo pipefail
+bindir=$(echo /usr/lib/postgresql/*/bin)
+export PATH=$bindir:/usr/sbin:/usr/bin:/sbin:/bin PGHOST=/tmp PGUSER=postgres LC_ALL=C HOME=/tmp
+
+mkdir -p /dev/shm
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t tmpfs -o mode=1777 tmpfs /tmp
+# the disk gets only what is synced
+mount -o remount,commit=86400 /
+echo 0 >/proc/sys/vm/dirty_writeback_centisecs
+stty -F /dev/ttyS1 raw
+exec 3>/dev/ttyS1
+
+as_server() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
+run_sql() { as_server psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --dbname="$1" --command="$2"; }
+
+# Clients that make ids for as long as there is power.  Each line is one write,
+# so that their lines are not mixed.
+make_ids()
+{
+	local _
+
+	for _ in 1 2 3 4; do
+		while :; do
+			as_server stdbuf --output=L psql --no-psqlrc --quiet --dbname="$1" --command='
+				COPY (SELECT snowflake_nextval() FROM generate_series(1, 1000000)) TO STDOUT' >&3 || sleep 0.5
+		done &
+	done
+	wait
+}
+
+# a process of this life may have the PID of the server before
+rm -f /var/lib/postgresql/power/postmaster.pid
+as_server pg_ctl --silent --wait --timeout=3600 --pgdata=/var/lib/postgresql/power --log=/tmp/log \
+	--options="-c $power_setting" start || cat /tmp/log
+# a boot takes longer one time than another
+date --set="$power_clock" >/dev/null
+echo "+ ready at $(date --utc +%FT%H:%M)" >&3
+
+case $power_task in
+	ids | go_on) ;;
+	commit) run_sql empty 'CREATE EXTENSION snowflake' ;;
+	create)
+		as_server psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --dbname=empty >&3 <<-'END'
+			BEGIN;
+			\echo + creating
+			CREATE EXTENSION snowflake;
+			SELECT snowflake_nextval() IS NOT NULL AS made \gset
+			\echo + created
+			SELECT pg_sleep(86400);
+		END
+		;;
+esac
+if [ "$power_task" = ids ]; then
+	make_ids postgres
+else
+	make_ids empty
+fi
