@@ -568,4 +568,43 @@ configure($node, 'leases', "'time:41 worker:2 sequence:4', 0");
 is($code, '55000', 'a worker id that is given is not leased');
 $node->stop;
 
+#
+# A standby that had not received all, and lives through the same ticks again
+#
+
+my $primary = new_server(
+	'primary',
+	clock => 1,
+	synchronous_commit => 'on',
+	wal_level => 'replica',
+	max_wal_senders => 5);
+new_database($primary, 'fails_over', "'snowflake lane:0 sequence:4', 1, max_ahead => '1 hour'");
+$id = $primary->safe_psql('fails_over', 'SELECT snowflake_nextval()');
+$primary->backup('backup');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($primary, 'backup', has_streaming => 1);
+$standby->start;
+($code) = sqlstate_of($standby, 'SELECT snowflake_nextval()', database => 'fails_over');
+is($code, '25006', 'a standby makes no ids');
+is($standby->safe_psql('fails_over', "SELECT snowflake_worker_id($id)"), 1, 'but decodes them');
+$primary->wait_for_catchup($standby);
+$standby->stop;
+
+my $begin = time + 30;
+set_clock($primary, 30);
+my $seen = $primary->safe_psql('fails_over', 'SELECT snowflake_nextval() FROM generate_series(1, 2000)');
+$primary->stop('immediate');
+start_with_clock($standby, $begin - 25 - time);
+$standby->promote;
+is( $standby->safe_psql(
+		'fails_over', qq{
+CREATE TABLE seen (id bigint);
+INSERT INTO seen SELECT unnest('{@{[ join ',', split /\n/, $seen ]}}'::bigint[]);
+CREATE TABLE made AS SELECT snowflake_nextval() AS id FROM generate_series(1, 450000);
+SELECT count(DISTINCT id), min(id) > $id, (SELECT count(*) FROM seen JOIN made USING (id)) FROM made;
+SELECT count(*) > 0 FROM made WHERE id >> 11 IN (SELECT id >> 11 FROM seen)}),
+	"450000|t|0\nt",
+	'a standby that is promoted makes no id that its primary has made in the same ticks');
+$standby->stop;
+
 done_testing();
