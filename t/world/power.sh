@@ -24,8 +24,7 @@ if [ "$(dpkg --print-architecture)" != amd64 ]; then
 	exit 0
 fi
 version=$(native_version)
-mapfile -t packages < <(packages_for "$version" | tr ' ' '\n')
-need_packages "${packages[@]}" debootstrap e2fsprogs qemu-system-x86 qemu-utils
+need_build_packages debootstrap e2fsprogs qemu-system-x86 qemu-utils
 make_release "$version"
 
 work=$(mktemp --directory --tmpdir snowflake-power.XXXXXX)
