@@ -176,9 +176,10 @@ make_release()
 	local script=/usr/share/debootstrap/scripts/$release
 	local include packages
 
-	[[ $1 != *:* ]] || options=("--arch=${1#*:}")
 	dir=$(release_dir "$1")
 	read -ra packages < <(packages_for "$version")
+	# that gcc needs it is for some architectures only a recommendation
+	[[ $1 != *:* ]] || { options=("--arch=${1#*:}"); packages+=(libc6-dev); }
 	include=$(IFS=,; echo "${packages[*]}")
 	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
 	# a release that is newer than debootstrap is made like the newest
