@@ -1,0 +1,93 @@
+# What PostgreSQL brings to check, copy and compare servers, while ids are made:
+# wal_consistency_checking, incremental backups and pg_combinebackup,
+# pg_verifybackup, pg_amcheck and pg_checksums.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+plan skip_all => 'pg_combinebackup came with PostgreSQL 17'
+  if `pg_config --version` =~ /(\d+)/ && $1 < 17;
+
+my $origin = new_server(
+	'origin',
+	'wal_level' => 'replica',
+	'max_wal_senders' => 10,
+	'summarize_wal' => 'on',
+	'wal_consistency_checking' => 'all',
+	'shared_buffers' => '32MB');
+$origin->safe_psql(
+	'postgres',
+	'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)');
+
+# a standby that compares each page with the primary's
+$origin->backup('empty');
+my $standby = PostgreSQL::Test::Cluster->new('standby');
+$standby->init_from_backup($origin, 'empty', has_streaming => 1);
+$standby->start;
+
+my @collectors = start_collectors(
+	$origin, 4,
+	sql => 'INSERT INTO orders SELECT FROM generate_series(1, 20) RETURNING id;');
+wait_for_collectors($origin, 4);
+my $dir = $origin->backup_dir;
+$origin->backup('full');
+$origin->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_nextval()) FROM generate_series(1, 100)');
+$origin->backup('incremental', backup_options => ["--incremental=$dir/full/backup_manifest"]);
+$origin->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW snowflake_internal.guard; SELECT snowflake_nextval()');
+$origin->backup('last', backup_options => ["--incremental=$dir/incremental/backup_manifest"]);
+command_ok([ 'pg_verifybackup', "$dir/$_" ], "pg_verifybackup: $_") foreach 'full', 'incremental', 'last';
+command_ok(
+	[ 'pg_combinebackup', "$dir/full", "$dir/incremental", "$dir/last", '--output', "$dir/combined" ],
+	'pg_combinebackup');
+command_ok([ 'pg_verifybackup', "$dir/combined" ], 'pg_verifybackup: combined');
+command_ok(
+	[
+		'pg_amcheck', '--install-missing', '--heapallindexed', '--parent-check',
+		'--host', $origin->host, '--port', $origin->port, 'postgres'
+	],
+	'pg_amcheck, while ids are made');
+
+# The origin is gone, and what was combined takes its place.
+my $errors = stop_collectors(@collectors);
+is_deeply($errors, {}, 'clients have seen no error');
+my ($ids, $duplicates) = count_duplicates(@collectors);
+is($duplicates, 0, "none of $ids ids was made twice");
+$origin->wait_for_catchup($standby);
+is( $standby->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
+	$origin->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
+	'the standby has the same rows');
+is( $standby->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark'),
+	$origin->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark'),
+	'and the same mark');
+unlike(
+	slurp_file($standby->logfile), qr/inconsistent page found|PANIC|FATAL/,
+	'and each of its pages is the primary\'s');
+$origin->stop;
+
+my $combined = PostgreSQL::Test::Cluster->new('combined');
+$combined->init_from_backup($origin, 'last', combine_with_prior => [ 'full', 'incremental' ]);
+$combined->start;
+my $largest = $combined->safe_psql('postgres', 'SELECT max(id) FROM orders');
+cmp_ok(
+	$combined->safe_psql('postgres', 'SELECT snowflake_nextval()'),
+	'>', $largest, 'the combined backup makes greater ids');
+$combined->stop;
+
+# Checksums, which servers have from 18 on
+foreach my $mode ($combined->pg_version >= 18 ? ('--check', '--disable') : (), '--enable', '--check')
+{
+	command_ok([ 'pg_checksums', '--no-sync', $mode, $combined->data_dir ], "pg_checksums $mode");
+}
+my $before = $combined->start && $combined->safe_psql('postgres', 'SELECT snowflake_nextval()');
+cmp_ok($before, '>', $largest, 'and after that as well');
+$combined->stop;
+$standby->stop;
+
+done_testing();

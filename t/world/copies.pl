@@ -1,0 +1,123 @@
+# Copies of a server that are started beside it: those of pg_basebackup, and the
+# subscribers that pg_createsubscriber makes of its standbys.  A worker id that was
+# set by ALTER SYSTEM comes with them, and then equal ids are made; with one that is
+# set before the first start, as the guide says, none are.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep);
+
+plan skip_all => 'pg_createsubscriber came with PostgreSQL 17'
+  if `pg_config --version` =~ /(\d+)/ && $1 < 17;
+
+my $primary = new_server(
+	'primary',
+	'wal_level' => 'logical',
+	'max_wal_senders' => 20,
+	'max_replication_slots' => 20,
+	'shared_buffers' => '32MB',
+	'snowflake.layout' => 'snowflake lane:1',
+	'snowflake.sequence_start' => 'zero');
+$primary->safe_psql('postgres', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())');
+$primary->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.worker_id = 5');
+$primary->reload;
+$primary->backup('base');
+
+# A server of its own with the primary's data, as "postgres" would start it.
+sub base_backup
+{
+	my ($name) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init_from_backup($primary, 'base');
+	return $node;
+}
+
+sub subscriber
+{
+	my ($name) = @_;
+	my $node = PostgreSQL::Test::Cluster->new($name);
+
+	$node->init_from_backup($primary, 'base', has_streaming => 1);
+	$node->append_conf('postgresql.conf', 'hot_standby_feedback = on');
+	command_ok(
+		[
+			'pg_createsubscriber', '--verbose',
+			'--pgdata', $node->data_dir,
+			'--publisher-server', $primary->connstr('postgres'),
+			'--subscriber-port', $node->port,
+			'--socketdir', $node->host,
+			'--database', 'postgres',
+			'--publication', "for_$name",
+			'--subscription', $name,
+			'--replication-slot', $name
+		],
+		"$name: pg_createsubscriber");
+	return $node;
+}
+
+# All of them make ids at once.  Returns how many there are, and how many were made
+# twice.
+sub hunt
+{
+	my @nodes = @_;
+	my @collectors = map { start_collectors($_, 2) } @nodes;
+
+	wait_for_collectors($_, 2) foreach @nodes;
+	sleep 3;
+	stop_collectors(@collectors);
+	return count_duplicates(@collectors);
+}
+
+foreach my $make (\&base_backup, \&subscriber)
+{
+	my $kind = $make == \&subscriber ? 'subscriber' : 'base_backup';
+	my @nodes = map { $make->("${kind}_$_") } 1, 2;
+	my ($ids, $duplicates);
+
+	$_->start foreach @nodes;
+	is( $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
+		5, $_->name . ': the worker id has come along') foreach @nodes;
+	# whether they meet in the same ticks is chance
+	foreach my $try (1 .. 10)
+	{
+		($ids, $duplicates) = hunt($primary, @nodes);
+		note("$kind: $ids ids, $duplicates duplicates");
+		last if $duplicates > 0;
+	}
+	cmp_ok($duplicates, '>', 0, "$kind: with the same worker id, $duplicates of $ids ids are made twice");
+	$_->stop foreach @nodes;
+
+	@nodes = map { $make->("${kind}_$_") } 3, 4;
+	foreach my $i (0, 1)
+	{
+		my $worker_id = 6 + $i;
+
+		append_to_file($nodes[$i]->data_dir . '/postgresql.auto.conf', "snowflake.worker_id = $worker_id\n");
+		$nodes[$i]->start;
+		is( $nodes[$i]->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
+			$worker_id, $nodes[$i]->name . ': has its own');
+	}
+	($ids, $duplicates) = hunt($primary, @nodes);
+	cmp_ok($ids, '>', 5_000, "$kind: many ids");
+	is($duplicates, 0, "$kind: with different worker ids, none of $ids ids is made twice");
+	if ($kind eq 'subscriber')
+	{
+		# each has its own rows, and those of the primary
+		$_->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 10000)') foreach $primary, @nodes;
+		$_->wait_for_subscription_sync($primary, $_->name)                                    foreach @nodes;
+		$primary->wait_for_catchup($_->name)                                                  foreach @nodes;
+		is( $_->safe_psql('postgres', 'SELECT count(*), count(DISTINCT snowflake_worker_id(id)) FROM orders'),
+			'20000|2', $_->name . ': all rows are there') foreach @nodes;
+	}
+	$_->stop foreach @nodes;
+}
+
+done_testing();

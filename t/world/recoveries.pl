@@ -1,0 +1,84 @@
+# Six recoveries of one backup, which share its archive and so know of each other's
+# timelines.  The clock of each begins where the backed up server ended, so that all of
+# them live the same seconds.  In a layout without the timeline, the hunt has to find
+# ids that were made twice.
+
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::RealBin/..";
+
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+# Returns how many ids there are, how many of them were made twice, and the timelines
+# of the recoveries.
+sub hunt
+{
+	my ($name, $layout) = @_;
+	my $origin = PostgreSQL::Test::Cluster->new($name);
+	my (@collectors, @timelines);
+
+	$origin->init(has_archiving => 1, allows_streaming => 1);
+	$origin->append_conf('postgresql.conf', <<"EOC");
+autovacuum = off
+client_min_messages = error
+snowflake.layout = '$layout'
+snowflake.sequence_start = 'zero'
+EOC
+	start_with_clock($origin, 0);
+	add_extension($origin, 'postgres');
+	push @collectors, start_collectors($origin, 4);
+	wait_for_collectors($origin, 4);
+	$origin->backup('base');
+	sleep 1;
+	my $wal = $origin->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
+	my $end = time;
+	$origin->poll_query_until('postgres', "SELECT last_archived_wal >= '$wal' FROM pg_stat_archiver")
+	  or BAIL_OUT('WAL was not archived');
+	$origin->stop('immediate');
+	stop_collectors(@collectors);
+
+	foreach my $recovery (1 .. 6)
+	{
+		my $node = PostgreSQL::Test::Cluster->new("${name}_$recovery");
+
+		# its archive is the first server's
+		$node->init_from_backup($origin, 'base', has_restoring => 1, standby => 0);
+		$node->append_conf('postgresql.conf', "recovery_target_timeline = 'current'");
+		# the mark that was archived may be 2 s ahead
+		start_with_clock($node, $end + 2.1 - time);
+		$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
+		  or BAIL_OUT('recovery did not end');
+		push @timelines,
+		  $node->safe_psql('postgres', "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)");
+		my @own = start_collectors($node, 4);
+		push @collectors, @own;
+		wait_for_collectors($node, 4);
+		sleep 2;
+		stop_collectors(@own);
+		# the next one looks for it there
+		my $history = $origin->archive_dir . "/$timelines[-1].history";
+		foreach (1 .. 1800)
+		{
+			last if -e $history;
+			sleep 0.1;
+		}
+		ok(-e $history, "$name: recovery $recovery is known to the archive");
+		$node->stop('immediate');
+	}
+	return (count_duplicates(@collectors), join ' ', map { hex } @timelines);
+}
+
+my ($ids, $duplicates, $timelines) = hunt('product', 'snowflake timeline:3 lane:1');
+is($timelines, '2 3 4 5 6 7', 'each recovery has a timeline of its own');
+cmp_ok($ids, '>', 10_000, 'many ids were made');
+is($duplicates, 0, "none of the $ids ids was made twice");
+
+($ids, $duplicates) = hunt('control', 'snowflake timeline:0 lane:1');
+cmp_ok($duplicates, '>', 0, "a layout without the timeline: $duplicates of $ids ids were made twice");
+
+done_testing();
