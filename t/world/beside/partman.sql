@@ -1,0 +1,9 @@
+-- pg_partman encodes times in keys of text and uuid only; pg_partman.sql has what works.
+CREATE SCHEMA partman;
+CREATE EXTENSION pg_partman SCHEMA partman;
+CREATE TABLE public.events (
+	id bigint PRIMARY KEY DEFAULT snowflake_nextval()
+) PARTITION BY RANGE (id);
+SELECT pg_temp.check('p_time_encoder refuses a bigint',
+	pg_temp.error_of($$SELECT partman.create_parent('public.events', 'id', p_interval := '1 day',
+		p_time_encoder := 'public.snowflake_first_from', p_time_decoder := 'public.snowflake_timestamp')$$) <> 'none');

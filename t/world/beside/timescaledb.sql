@@ -1,0 +1,36 @@
+-- A hypertable that is partitioned by the id, as the guide creates it.
+
+-- the recipe has ended with chunks of weeks
+SELECT FROM set_chunk_time_interval('measurements',
+	snowflake_first_from('2026-01-02Z') - snowflake_first_from('2026-01-01Z'));
+
+-- ten days, of ten rows each
+INSERT INTO measurements (id, value)
+SELECT snowflake_compose(now() - day * interval '1 day', worker_id => 31, sequence => i), 0
+FROM generate_series(1, 10) AS day, generate_series(0, 9) AS i;
+INSERT INTO measurements (value) VALUES (0) RETURNING snowflake_timestamp(id) > now() - interval '1 minute' AS recent \gset
+SELECT pg_temp.check('a row of now', :'recent');
+SELECT pg_temp.check('a chunk for each day', count(*) = 11) FROM show_chunks('measurements');
+SELECT pg_temp.check('snowflake_between() finds the rows of a range', count(*) = 10)
+FROM measurements WHERE snowflake_between(id, now() - interval '36 hours', now() - interval '12 hours');
+
+-- The chunks that a query reads
+CREATE FUNCTION pg_temp.chunks_in(query text) RETURNS bigint LANGUAGE sql
+RETURN (SELECT count(DISTINCT chunk[1]) FROM regexp_matches(pg_temp.plan_of(query), ' on (_hyper_\w+_chunk)', 'g') AS chunk);
+SELECT pg_temp.check('without a range, all chunks are read',
+	pg_temp.chunks_in('SELECT count(value) FROM measurements') = 11);
+SELECT pg_temp.check('with a layout, the planner leaves out chunks',
+	pg_temp.chunks_in($$SELECT count(value) FROM measurements WHERE snowflake_between(id, now() - interval '1 hour', NULL, 'snowflake')$$) <= 2);
+SELECT pg_temp.check('without one, they are left out, too',
+	pg_temp.chunks_in($$SELECT count(value) FROM measurements WHERE snowflake_between(id, now() - interval '1 hour', NULL)$$) <= 2);
+SELECT pg_temp.check('so they are for a range of constants',
+	pg_temp.chunks_in($$SELECT count(value) FROM measurements WHERE snowflake_between(id, '2026-01-01', '2026-01-02')$$) = 0);
+
+-- What is over goes
+SELECT pg_temp.check('drop_chunks() drops what is over', count(*) = 6)
+FROM drop_chunks('measurements', older_than => snowflake_first_from(now() - interval '4 days'));
+SELECT pg_temp.check('and nothing else', count(*) BETWEEN 41 AND 51) FROM measurements;
+
+-- A hypertable is no partitioned table
+SELECT pg_temp.check('snowflake_create_partitions() refuses it',
+	pg_temp.error_of($$SELECT * FROM snowflake_create_partitions('measurements', '1 day', now(), now() + interval '1 day')$$) LIKE '42809 %');
