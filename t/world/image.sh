@@ -1,0 +1,138 @@
+#!/bin/bash
+#
+# What doc/kubernetes.md and Dockerfile say: the image of script/image, unpacked, and
+# a server that finds the extension in it by two settings only, with the SQL tests and
+# with the settings of the manifests; and the steps of Dockerfile.  On each version of
+# PostgreSQL from 18 on, in the directory with the release that has it.
+#
+# usage: t/world/image.sh, as root
+#
+# SNOWFLAKE_CRDS may name a directory with CloudNativePG's definitions of its
+# resources (config/crd/bases in its sources), to check the manifests by.
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+# buildah wants its root directory to be a mount point
+check_in_release()
+{
+	# shellcheck disable=SC2016
+	unshare --mount bash -c '
+		. script/lib.sh && dir=$(release_dir "$0") && mount --bind "$dir" "$dir" &&
+		run_in_release_as root "$0" t/world/image.sh' "$1"
+}
+
+if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
+	[ "$(id -u)" -eq 0 ] || die "needs root"
+	need_packages debootstrap python3-yaml python3-jsonschema
+	/usr/bin/python3 t/world/manifests.py check "${SNOWFLAKE_CRDS-}" && status=0 || status=1
+	for version in "${!debian_release[@]}"; do
+		[ "$version" -ge 18 ] || continue
+		make_release "$version"
+		stage check_in_release "$version"
+	done
+	exit "$status"
+fi
+
+version=$(native_version)
+bindir=/usr/lib/postgresql/$version/bin
+need_packages buildah netavark umoci python3-yaml
+umask 022
+work=$(mktemp --directory --tmpdir snowflake-image-test.XXXXXX)
+chmod 755 "$work"
+trap 'end; rm -rf "$work"' EXIT
+status=0
+
+end()
+{
+	[ ! -e "$work/data/postmaster.pid" ] ||
+		as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=immediate stop || true
+	[ ! -e "$work/storage" ] || "${buildah[@]}" rm --all >/dev/null 2>&1 || true
+}
+
+query()
+{
+	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$1"
+}
+
+restart()
+{
+	as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/data/log" --silent --wait --mode=fast restart ||
+		{ tail -n 20 "$work/data/log"; exit 1; }
+}
+
+# The image, read by another program than that which wrote it
+script/image "$work/first.tar" "$bindir/pg_config"
+script/image "$work/second.tar" "$bindir/pg_config" >/dev/null
+manifest_of() { tar --extract --to-stdout --file="$1" index.json | grep -o 'sha256:[0-9a-f]*'; }
+check "the image can be reproduced" "$(manifest_of "$work/first.tar")" = "$(manifest_of "$work/second.tar")"
+mkdir "$work/oci"
+tar --extract --file="$work/first.tar" --directory="$work/oci"
+umoci raw unpack --image "$work/oci:1.0" "$work/extension" >"$work/umoci.log" 2>&1 || cat "$work/umoci.log"
+check "the image holds the extension, and nothing else" "$(cd "$work/extension" && find . -type f | LC_ALL=C sort | tr '\n' ' ')" = \
+	"./LICENSE ./lib/snowflake.so ./lib/snowflake_lease.so ./share/extension/snowflake--1.0.sql ./share/extension/snowflake.control ./share/extension/snowflake_registry--1.0.sql ./share/extension/snowflake_registry.control "
+check "readable by all" -z "$(find "$work/extension" ! -perm -go=r)"
+check "and this machine has no other" -z "$(find /usr/lib/postgresql /usr/share/postgresql -name 'snowflake*' -print -quit)"
+
+# The SQL tests, with a server that knows of it by two settings
+mkdir "$work/socket"
+chown postgres "$work" "$work/socket"
+as_user "$bindir/initdb" --pgdata="$work/data" --username=postgres --encoding=UTF8 --locale=C --auth=trust --no-sync >/dev/null
+cat >>"$work/data/postgresql.conf" <<END
+extension_control_path = '\$system:$work/extension/share'
+dynamic_library_path = '\$libdir:$work/extension/lib'
+listen_addresses = ''
+unix_socket_directories = '$work/socket'
+fsync = off
+END
+export PGHOST=$work/socket PGUSER=postgres PGDATABASE=postgres PATH=$bindir:$PATH
+as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/data/log" --silent --wait start
+copy_sources "$work/source"
+as_user make -C "$work/source" PG_CONFIG="$bindir/pg_config" TAP_TESTS= installcheck >"$work/tests.log" 2>&1 &&
+	passed=yes || passed=no
+[ "$passed" = yes ] || { tail -n 20 "$work/tests.log"; head -n 60 "$work/source/regression.diffs"; } | sed 's/^/# /'
+check "the SQL tests pass" "$passed" = yes
+check "all of them" "$(grep -cE '^ok [0-9]+ ' "$work/tests.log")" -eq "$(make --silent PG_CONFIG="$bindir/pg_config" print-REGRESS | wc -w)"
+
+# The settings of the manifests
+query 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake'
+/usr/bin/python3 t/world/manifests.py settings | sed "s,host=[^ ']*,host=$work/socket,; s,dbname=[^ ']*,dbname=postgres,; s,user=[^ ']*,user=postgres,; s,ssl[a-z]*=[^ ']*,,g" \
+	>>"$work/data/postgresql.conf"
+sed -n '/^snowflake/s/^/# /p; /^shared_preload/s/^/# /p' "$work/data/postgresql.conf"
+restart
+for tries in {1..300}; do
+	[ "$(query 'SELECT lease_state FROM snowflake_status()')" != held ] || break
+	sleep 0.1
+done
+check "preloaded from the image, it leases a worker id" \
+	"$(query 'SELECT lease_state, preloaded FROM snowflake_status()')" = "held|t" -a "$tries" -lt 300
+check "and makes ids" "$(query 'SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)')" = 1000
+as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=immediate stop
+
+# The steps of Dockerfile, with this release as the image that it begins with
+buildah=(buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run")
+container=$("${buildah[@]}" from scratch)
+tar --create --file="$work/base.tar" --one-file-system --directory=/ --exclude='./var/cache/*' --exclude='./var/tmp/*' \
+	--exclude='./tmp/*' --exclude=./home --exclude=./usr/share/doc --exclude=./usr/share/locale --exclude=./usr/share/man .
+"${buildah[@]}" add --quiet "$container" "$work/base.tar" / >/dev/null
+rm "$work/base.tar"
+"${buildah[@]}" commit --quiet --rm "$container" "docker.io/library/postgres:$version" >/dev/null
+"${buildah[@]}" build --quiet --isolation chroot --network host --pull-never --build-arg PG_MAJOR="$version" \
+	--ulimit nofile="$(ulimit -Sn):$(ulimit -Hn)" --ulimit nproc="$(ulimit -Su):$(ulimit -Hu)" --tag built . >"$work/build.log" 2>&1 && built=yes || built=no
+[ "$built" = yes ] || tail -n 30 "$work/build.log" | sed 's/^/# /'
+check "Dockerfile can be built" "$built" = yes
+if [ "$built" = yes ]; then
+	container=$("${buildah[@]}" from --pull-never built)
+	# shellcheck disable=SC2016
+	chroot "$("${buildah[@]}" mount "$container")" runuser -u postgres -- env PATH="$bindir:$PATH" bash -c '
+		initdb --pgdata=/tmp/data --auth=trust --no-sync
+		pg_ctl --pgdata=/tmp/data --wait --options="-c unix_socket_directories=/tmp -c listen_addresses=" start >/tmp/log
+		psql --host=/tmp --username=postgres --dbname=postgres --tuples-only --no-align --command="CREATE EXTENSION snowflake" \
+			--command="SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)"
+		pg_ctl --pgdata=/tmp/data --mode=immediate stop' >"$work/used" 2>&1 || true
+	check "what it builds makes ids" "$(grep -cx 1000 "$work/used")" -eq 1
+	[ "$status" -eq 0 ] || sed 's/^/# /' "$work/used"
+fi
+
+exit "$status"
