@@ -644,7 +644,7 @@ part_failover()
 			--name "node$node" --auth trust --no-ssl \
 			--monitor "postgres://autoctl_node@127.0.0.1:$monitor/pg_auto_failover?sslmode=prefer"
 		[ "$node" = 2 ] || {
-			staged_settings "$version" "$throwaway/stage"
+			cat "$throwaway/staged.conf"
 			echo "shared_preload_libraries = 'snowflake'"
 			echo 'fsync = off'
 		} >>"$lab.$node/postgresql.conf"
