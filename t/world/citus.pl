@@ -38,7 +38,8 @@ CREATE ROLE $name LOGIN;
 GRANT USAGE ON SCHEMA snowflake_registry TO $name;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_registry TO $name;
 EOC
-	my %lease = lease_from($registry);
+	# long enough for a busy machine to renew it in time
+	my %lease = lease_from($registry, 'snowflake.registry_lease' => '10s');
 	delete $lease{preload};
 	$lease{'snowflake.registry'} .= " user=$name";
 	my $node = new_server($name, %lease, 'snowflake.node_name' => $name, %settings, %others);
@@ -130,6 +131,8 @@ sub rows_and_duplicates
 $registry->safe_psql(
 	'postgres',
 	"SELECT snowflake_registry.reserve(0, 'the coordinator')");
+# as many are left as there are workers
+$registry->safe_psql('postgres', "SELECT snowflake_registry.reserve(i, 'later') FROM generate_series(4, 31) AS i");
 my $coordinator = new_server('coordinator', 'snowflake.worker_id' => 0, %settings);
 create_citus($coordinator);
 my @workers = map { new_node("worker$_") } 1 .. 3;
