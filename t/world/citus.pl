@@ -242,7 +242,7 @@ sub rate
 
 	finish_load("$what: inserted from each node", start_load(@nodes));
 	my ($after) = rows_and_duplicates($nodes[0]);
-	note(sprintf '%s: %.0f ids per second', $what, ($after - $before) / (time - $begin));
+	cmp_ok($after, '>', $before, sprintf('%s: %.0f rows per second', $what, ($after - $before) / (time - $begin)));
 	return;
 }
 
@@ -309,6 +309,12 @@ $coordinator->wait_for_catchup($standby, 'replay', $coordinator->lsn('insert'));
 $coordinator->stop('immediate');
 $_->{run}->finish foreach @clients;
 $standby->promote;
+
+# citus_update_node() wakes the maintenance daemon, and crashes if that is not there yet
+$standby->poll_query_until(
+	'postgres',
+	"SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type LIKE 'Citus Maintenance Daemon%'"
+) or BAIL_OUT('Citus has no maintenance daemon');
 $standby->safe_psql(
 	'postgres',
 	'SELECT citus_update_node(nodeid, ' . address_of($standby) . ') FROM pg_dist_node WHERE groupid = 0');
