@@ -415,6 +415,15 @@ stop_throwaway_server()
 	rm -rf "$throwaway"
 }
 
+# Print the arguments, beginning with another one in each round, which the caller counts.
+rotated()
+{
+	# shellcheck disable=SC2154
+	local first=$((round % $#))
+
+	printf '%s\n' "${@:first + 1}" "${@:1:first}"
+}
+
 # One check of a test: its name, and a condition as test(1) has it.  The caller
 # has "status", which is 0 as long as none has failed.
 check()
