@@ -19,7 +19,8 @@ CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS
 'internals of the extension snowflake';
 
-GRANT USAGE ON SCHEMA snowflake_internal TO pg_database_owner;
+-- what is in it has privileges of its own
+GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
 
 --
 -- Making ids
@@ -31,7 +32,7 @@ AS 'MODULE_PATHNAME', 'snowflake_nextval_support'
 LANGUAGE C STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_internal.nextval_support(internal) IS
-'planner support for snowflake_nextval()';
+'planner support for snowflake_nextval() and snowflake_id()';
 
 -- Labelled STABLE for COPY, which snowflake_nextval_support() explains.
 CREATE FUNCTION snowflake_internal.nextval_batch(internal)
@@ -40,7 +41,7 @@ AS 'MODULE_PATHNAME', 'snowflake_nextval'
 LANGUAGE C STABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_internal.nextval_batch(internal) IS
-'implementation of snowflake_nextval() in COPY';
+'implementation of snowflake_nextval() and snowflake_id() in COPY';
 
 CREATE FUNCTION snowflake_nextval()
 RETURNS bigint
@@ -58,6 +59,24 @@ LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_nextval(integer) IS
 'make a new id that carries a tag, in a layout with the field "tag"';
+
+-- Many tools take a default with "nextval" in it for that of a sequence.
+CREATE FUNCTION snowflake_id()
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval'
+LANGUAGE C VOLATILE PARALLEL SAFE
+SUPPORT snowflake_internal.nextval_support;
+
+COMMENT ON FUNCTION snowflake_id() IS
+'make a new id: snowflake_nextval() under a name that no tool takes for a sequence''s';
+
+CREATE FUNCTION snowflake_id(tag integer)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval_tag'
+LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_id(integer) IS
+'make a new id that carries a tag, in a layout with the field "tag": snowflake_nextval(integer) under another name';
 
 CREATE FUNCTION snowflake_reserve(count integer,
 	OUT first_id bigint,
@@ -707,9 +726,46 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, interval, timestamptz,
 -- Tables that have another key
 --
 
+CREATE FUNCTION snowflake_internal.narrow_references(adopted oid[], column_names name[],
+	OUT relid oid,
+	OUT attnum smallint,
+	OUT attname name)
+RETURNS SETOF record
+LANGUAGE SQL STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE adopted_key (relid, attname) AS (
+		SELECT * FROM unnest(adopted, column_names)
+		UNION
+		SELECT inhrelid, attname FROM adopted_key JOIN pg_inherits ON inhparent = relid
+	), linked (relid, attnum) AS (
+		SELECT attrelid, attnum FROM adopted_key JOIN pg_attribute ON attrelid = relid
+			AND pg_attribute.attname = adopted_key.attname
+		UNION
+		SELECT conrelid, conkey[array_position(confkey, linked.attnum)]
+		FROM linked JOIN pg_constraint ON contype = 'f' AND conparentid = 0
+			AND confrelid = linked.relid AND linked.attnum = ANY (confkey)
+	), typed (relid, attnum, attname, typid) AS (
+		SELECT linked.relid, linked.attnum, attname, atttypid
+		FROM linked JOIN pg_attribute ON attrelid = linked.relid AND pg_attribute.attnum = linked.attnum
+		WHERE (linked.relid, attname) NOT IN (SELECT * FROM adopted_key)
+		UNION
+		-- what is too narrow may be so by a domain
+		SELECT relid, attnum, attname, typbasetype
+		FROM typed JOIN pg_type ON pg_type.oid = typid AND typtype = 'd'
+	)
+	SELECT relid, attnum, attname
+	FROM typed
+	WHERE typid IN ('smallint'::regtype, 'integer'::regtype)
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.narrow_references(oid[], name[]) IS
+'columns of type smallint or integer that refer to the columns of these tables, or to such columns in turn';
+
 CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
 	widen_references boolean DEFAULT false,
-	dry_run boolean DEFAULT false)
+	dry_run boolean DEFAULT false,
+	drop_sequence boolean DEFAULT false)
 LANGUAGE plpgsql
 SET row_security = off		-- no row may be overlooked
 AS $$
@@ -718,7 +774,7 @@ DECLARE
 	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 	integers CONSTANT pg_catalog.oid[] := '{smallint,integer,bigint}'::regtype[];
-	new_default CONSTANT pg_catalog.text := '@extschema@.snowflake_nextval()';
+	new_default CONSTANT pg_catalog.text := '@extschema@.snowflake_id()';
 	label CONSTANT pg_catalog.text := format('%s.%I', adopted, column_name);
 	attribute pg_catalog.record;
 	distributed boolean;
@@ -729,6 +785,7 @@ DECLARE
 	narrow_numbers int[];		-- hold the ids, and their numbers
 	narrow_names pg_catalog.text[];
 	widening pg_catalog.text[];	-- statements
+	sequences pg_catalog.text[] := '{}';
 	statements pg_catalog.text[] := '{}';
 	altered pg_catalog.oid[];	-- all tables with columns whose type changes
 	altered_numbers int[];
@@ -740,7 +797,8 @@ DECLARE
 	new_id bigint;
 	bound bigint;
 BEGIN
-	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL THEN
+	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL
+		OR drop_sequence IS NULL THEN
 		RAISE null_value_not_allowed USING
 			MESSAGE = 'arguments of snowflake_adopt() must not be null';
 	END IF;
@@ -835,30 +893,12 @@ BEGIN
 			HINT = 'Adopt the column that it refers to.';
 	END IF;
 
-	-- columns that refer to the column, to those in turn, and so on; what is
-	-- too narrow may be so by a domain
-	WITH RECURSIVE linked (relid, attnum) AS (
-		SELECT attrelid, attnum FROM pg_attribute
-		WHERE attrelid = ANY (tree) AND attname = column_name
-		UNION
-		SELECT conrelid, conkey[array_position(confkey, linked.attnum)]
-		FROM linked JOIN pg_constraint ON contype = 'f' AND conparentid = 0
-			AND confrelid = linked.relid AND linked.attnum = ANY (confkey)
-	), typed (relid, attnum, attname, typid) AS (
-		SELECT linked.relid, linked.attnum, attname, atttypid
-		FROM linked JOIN pg_attribute ON attrelid = linked.relid AND pg_attribute.attnum = linked.attnum
-		WHERE NOT (linked.relid = ANY (tree) AND attname = column_name)
-		UNION
-		SELECT relid, attnum, attname, typbasetype
-		FROM typed JOIN pg_type ON pg_type.oid = typid AND typtype = 'd'
-	)
 	SELECT array_agg(relid ORDER BY relid, attnum), array_agg(attnum ORDER BY relid, attnum),
 		array_agg(format('%s.%I', relid::regclass, attname) ORDER BY relid, attnum),
 		array_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', relid::regclass, attname)
 			ORDER BY relid, attnum)
 	INTO narrow, narrow_numbers, narrow_names, widening
-	FROM typed
-	WHERE typid IN ('smallint'::regtype, 'integer'::regtype);
+	FROM snowflake_internal.narrow_references(ARRAY[adopted::oid], ARRAY[column_name]);
 	IF narrow IS NOT NULL AND NOT widen_references THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
@@ -922,7 +962,6 @@ BEGIN
 			SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', string_agg(DISTINCT relid::regclass::text, ', '))
 			FROM unnest(narrow) AS relid);
 	END IF;
-	-- A sequence that is no longer owned stays for a way back.
 	FOREACH member IN ARRAY tree LOOP
 		SELECT * INTO attribute
 		FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
@@ -933,8 +972,10 @@ BEGIN
 			statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
 				member::regclass, column_name);
 		END IF;
-		statements := statements || (
-			SELECT coalesce(array_agg(format('ALTER SEQUENCE %s OWNED BY NONE', objid::regclass)), '{}')
+		-- one that is no longer owned stays for a way back
+		sequences := sequences || (
+			SELECT coalesce(array_agg(format(CASE WHEN drop_sequence THEN 'DROP SEQUENCE %s'
+				ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END, objid::regclass)), '{}')
 			FROM pg_depend
 			WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
 				AND refobjid = member AND refobjsubid = attribute.attnum AND deptype = 'a'
@@ -944,17 +985,16 @@ BEGIN
 		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I TYPE bigint',
 			adopted, column_name, column_name);
 	END IF;
-	-- one with a tag may stay
+	-- the other name may stay, and a tag
 	IF rewritten OR EXISTS (SELECT FROM unnest(tree) AS relid WHERE NOT EXISTS (
 			SELECT FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
 				CROSS JOIN pg_get_expr(adbin, adrelid) AS expression
 			WHERE adrelid = relid AND attname = column_name
-				AND (expression = new_default
-					OR starts_with(expression, rtrim(new_default, ')')) AND expression ~ '\([0-9]+\)$'))) THEN
+				AND regexp_replace(expression, '\([0-9]+\)$', '()') IN (new_default, '@extschema@.snowflake_nextval()'))) THEN
 		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
 			adopted, column_name, new_default);
 	END IF;
-	statements := statements || coalesce(widening, '{}');
+	statements := statements || sequences || coalesce(widening, '{}');
 	IF statements = '{}' THEN
 		RAISE NOTICE 'column % makes snowflake ids already, skipping', label;
 		PERFORM set_config('search_path', callers_path, true);
@@ -1014,8 +1054,187 @@ BEGIN
 END
 $$;
 
-COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean) IS
-'make a serial, identity or plain integer column a bigint whose default is snowflake_nextval(); widen_references: also the columns that refer to it; dry_run: only say what would be done';
+COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean) IS
+'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also the columns that refer to it; dry_run: only say what would be done; drop_sequence: do not keep the sequence of a serial';
+
+-- What snowflake_adopt_all() does, step by step: first all columns become wide
+-- enough, with one rewrite of each table, and then keys get their defaults.  A step
+-- needs only those before it, and is not there any more once it was taken.
+CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace,
+	drop_sequence boolean,
+	OUT relation regclass,
+	OUT column_name name,
+	OUT rewriting text,
+	OUT size text)
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+AS $$
+DECLARE
+	keys oid[];
+	names name[];
+	key regclass;
+	key_name name;
+	reasons text[] := '{}';
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	-- what a sequence gives values to, in the topmost tables
+	SELECT array_agg(attrelid ORDER BY attrelid, attnum), array_agg(attname ORDER BY attrelid, attnum)
+	INTO keys, names
+	FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
+	WHERE relnamespace = adopted_schema AND relkind IN ('r', 'p')
+		AND attnum > 0 AND attinhcount = 0 AND atttypid IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+		AND (attidentity <> '' OR EXISTS (
+			SELECT FROM pg_attrdef JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
+				JOIN pg_class AS used ON refclassid = 'pg_class'::regclass AND refobjid = used.oid
+			WHERE adrelid = attrelid AND adnum = attnum AND used.relkind = 'S'))
+		AND EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique AND attnum = ANY (indkey))
+		AND NOT EXISTS (SELECT FROM pg_depend
+			WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e');
+	IF keys IS NULL THEN
+		RETURN;
+	END IF;
+
+	-- all that stands in the way, before anything is changed
+	FOR key, key_name IN SELECT * FROM unnest(keys, names) LOOP
+		BEGIN
+			CALL @extschema@.snowflake_adopt(key, key_name, widen_references => true, dry_run => true,
+				drop_sequence => drop_sequence);
+		-- not what a caller may do again: a lock, a timeout
+		EXCEPTION WHEN object_not_in_prerequisite_state OR feature_not_supported OR wrong_object_type
+				OR dependent_objects_still_exist OR insufficient_privilege THEN
+			GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
+			reasons := reasons || concat_ws(E'\n', message || '.', nullif(detail, ''), nullif(hint, ''));
+		END;
+	END LOOP;
+	SELECT reasons || array_agg(format('You must be owner of table %s.', pg_class.oid::regclass) ORDER BY pg_class.oid)
+	INTO reasons
+	FROM pg_class
+	WHERE NOT pg_has_role(relowner, 'USAGE')
+		AND oid IN (SELECT unnest(keys) UNION SELECT relid FROM snowflake_internal.narrow_references(keys, names));
+	IF reasons <> '{}' THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('not all keys of schema "%s" can be adopted', adopted_schema),
+			DETAIL = (SELECT string_agg(DISTINCT reason, E'\n') FROM unnest(reasons) AS reason),
+			HINT = 'Nothing was changed. Adopt those that can be with snowflake_adopt(), or call snowflake_adopt_all() again afterwards.';
+	END IF;
+
+	RETURN QUERY
+		WITH widened (relid, attnum, attname) AS (
+			SELECT attrelid, attnum, attname
+			FROM unnest(keys, names) AS adopted_key (relid, name)
+				JOIN pg_attribute ON attrelid = relid AND attname = adopted_key.name
+			WHERE atttypid <> 'bigint'::regtype
+			UNION
+			SELECT * FROM snowflake_internal.narrow_references(keys, names)
+		), step (number, relid, column_name, rewriting) AS (
+			SELECT 1, relid, NULL, format('ALTER TABLE %s %s', relid::regclass,
+				string_agg(format('ALTER COLUMN %I TYPE bigint', attname), ', ' ORDER BY attnum))
+			FROM widened
+			GROUP BY relid
+			UNION ALL
+			SELECT 2, *, NULL FROM unnest(keys, names)
+		)
+		SELECT relid::regclass, step.column_name::name, step.rewriting, pg_size_pretty(whole.size)
+		FROM step CROSS JOIN LATERAL (
+			WITH RECURSIVE part (oid) AS (
+				SELECT relid
+				UNION
+				SELECT inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid
+			)
+			SELECT sum(pg_total_relation_size(part.oid)) AS size FROM part
+		) AS whole
+		ORDER BY number, relid;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.adoption_plan(regnamespace, boolean) IS
+'the steps of snowflake_adopt_all(): tables to rewrite, then columns to adopt';
+
+CREATE FUNCTION snowflake_internal.in_transaction_block()
+RETURNS boolean
+AS 'MODULE_PATHNAME', 'snowflake_in_transaction_block'
+LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+
+COMMENT ON FUNCTION snowflake_internal.in_transaction_block() IS
+'whether a procedure cannot commit because its caller has a transaction open';
+
+-- Our own look-ups have the path of the plan; what is run here has the caller's, and
+-- a procedure with a path of its own could not commit.
+CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace,
+	dry_run boolean DEFAULT false,
+	drop_sequence boolean DEFAULT false)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	one_transaction CONSTANT pg_catalog.bool := snowflake_internal.in_transaction_block();
+	callers_messages CONSTANT pg_catalog.text := pg_catalog.current_setting('client_min_messages');
+	relations pg_catalog.regclass[];
+	names pg_catalog.name[];
+	rewritings pg_catalog.text[];
+	sizes pg_catalog.text[];
+	started pg_catalog.timestamptz;
+	seconds pg_catalog.numeric;
+	number_of_rows pg_catalog.int8;
+BEGIN
+	IF adopted_schema IS NULL OR dry_run IS NULL OR drop_sequence IS NULL THEN
+		RAISE null_value_not_allowed USING
+			MESSAGE = 'arguments of snowflake_adopt_all() must not be null';
+	END IF;
+	SELECT pg_catalog.array_agg(relation), pg_catalog.array_agg(column_name), pg_catalog.array_agg(rewriting),
+		pg_catalog.array_agg(size)
+	INTO relations, names, rewritings, sizes
+	FROM snowflake_internal.adoption_plan(adopted_schema, drop_sequence);
+	IF relations IS NULL THEN
+		RAISE NOTICE 'schema % has no keys of type serial or identity, skipping', adopted_schema;
+		RETURN;
+	END IF;
+
+	RAISE NOTICE 'keys of schema % are adopted in %', adopted_schema,
+		CASE WHEN one_transaction THEN 'this transaction' ELSE 'one transaction for each step' END
+		USING DETAIL = 'Each step locks the table in mode ACCESS EXCLUSIVE, and tables whose foreign keys it checks again.';
+	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
+		IF rewritings[i] IS NOT NULL THEN
+			RAISE NOTICE 'step %: table % will be rewritten (%): %', i, relations[i], sizes[i], rewritings[i];
+		ELSE
+			RAISE NOTICE 'step %: column %.% will be adopted', i, relations[i], pg_catalog.quote_ident(names[i]);
+		END IF;
+	END LOOP;
+	IF dry_run THEN
+		RETURN;
+	END IF;
+
+	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
+		started := pg_catalog.clock_timestamp();
+		IF rewritings[i] IS NOT NULL THEN
+			RAISE NOTICE 'step %: rewriting table %', i, relations[i]
+				USING DETAIL = 'While its indexes are built, pg_stat_progress_create_index has them.';
+			EXECUTE rewritings[i];
+		ELSE
+			PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
+			CALL @extschema@.snowflake_adopt(relations[i], names[i], widen_references => false, dry_run => false,
+				drop_sequence => drop_sequence);
+			PERFORM pg_catalog.set_config('client_min_messages', callers_messages, true);
+		END IF;
+		IF NOT one_transaction THEN
+			COMMIT;
+		END IF;
+		seconds := pg_catalog.round(extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) started), 3);
+		IF rewritings[i] IS NOT NULL THEN
+			EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM %s', relations[i]) INTO number_of_rows;
+			RAISE NOTICE 'step %: table % was rewritten in % s, % rows', i, relations[i], seconds, number_of_rows;
+		ELSE
+			RAISE NOTICE 'step %: column %.% was adopted in % s', i, relations[i], pg_catalog.quote_ident(names[i]), seconds;
+		END IF;
+	END LOOP;
+END
+$$;
+
+COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean) IS
+'call snowflake_adopt() for all keys of a schema that a serial or identity gives values to; in a transaction for each step, unless one is open';
 
 --
 -- Layouts
@@ -1105,7 +1324,8 @@ GRANT EXECUTE ON FUNCTION snowflake_status() TO pg_monitor;
 COMMENT ON FUNCTION snowflake_status() IS
 'whether ids can be made here, with which worker id and layout, how far they and the mark are ahead of the clock, and the lease';
 
-CREATE FUNCTION snowflake_internal.get_stat(
+-- No view: tools that compare schemas list and drop what they do not know.
+CREATE FUNCTION snowflake_stat(
 	OUT ids bigint,
 	OUT spills bigint,
 	OUT waits bigint,
@@ -1123,61 +1343,14 @@ CREATE FUNCTION snowflake_internal.get_stat(
 	OUT clock_refused bigint,
 	OUT last_step_back timestamptz,
 	OUT stats_reset timestamptz)
-AS 'MODULE_PATHNAME', 'snowflake_get_stat'
+AS 'MODULE_PATHNAME', 'snowflake_stat'
 LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 
-REVOKE EXECUTE ON FUNCTION snowflake_internal.get_stat() FROM PUBLIC;
-GRANT EXECUTE ON FUNCTION snowflake_internal.get_stat() TO pg_monitor;
+REVOKE EXECUTE ON FUNCTION snowflake_stat() FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION snowflake_stat() TO pg_monitor;
 
-COMMENT ON FUNCTION snowflake_internal.get_stat() IS
-'implementation of snowflake_stat';
-
-CREATE VIEW snowflake_stat AS
-SELECT ids, spills, waits, wait_time, mark_extensions, mark_flush_time,
-	clock_steps_back, largest_step_back, last_step_back,
-	too_far_ahead, before_epoch, exhausted, no_lease, unusable_settings, lock_not_available,
-	clock_refused,
-	stats_reset
-FROM snowflake_internal.get_stat();
-
-GRANT SELECT ON snowflake_stat TO pg_monitor;
-
-COMMENT ON VIEW snowflake_stat IS
-'what happened on the server since it was started or the counters were reset; times in ms';
-COMMENT ON COLUMN snowflake_stat.ids IS
-'ids made, in all databases; those of the last second may be missing';
-COMMENT ON COLUMN snowflake_stat.spills IS
-'how often a session went on to another lane within a tick, since its own was full';
-COMMENT ON COLUMN snowflake_stat.waits IS
-'calls that waited: for the clock, for a lease, or for somebody who alters the mark';
-COMMENT ON COLUMN snowflake_stat.wait_time IS
-'how long they did, in ms';
-COMMENT ON COLUMN snowflake_stat.mark_extensions IS
-'how often a mark was moved ahead';
-COMMENT ON COLUMN snowflake_stat.mark_flush_time IS
-'how long that took, with the flush and the wait for synchronous standbys, in ms';
-COMMENT ON COLUMN snowflake_stat.clock_steps_back IS
-'how often the clock was seen to be stepped back';
-COMMENT ON COLUMN snowflake_stat.largest_step_back IS
-'the largest of these steps, in ms';
-COMMENT ON COLUMN snowflake_stat.last_step_back IS
-'what the clock said after the last of them';
-COMMENT ON COLUMN snowflake_stat.too_far_ahead IS
-'calls that failed with SF001';
-COMMENT ON COLUMN snowflake_stat.before_epoch IS
-'calls that failed with SF002';
-COMMENT ON COLUMN snowflake_stat.exhausted IS
-'calls that failed with SF003';
-COMMENT ON COLUMN snowflake_stat.no_lease IS
-'calls that failed with SF004';
-COMMENT ON COLUMN snowflake_stat.unusable_settings IS
-'calls that failed with F0000';
-COMMENT ON COLUMN snowflake_stat.lock_not_available IS
-'calls that failed with 55P03';
-COMMENT ON COLUMN snowflake_stat.clock_refused IS
-'calls that failed with SF005';
-COMMENT ON COLUMN snowflake_stat.stats_reset IS
-'since when it is counted';
+COMMENT ON FUNCTION snowflake_stat() IS
+'what happened on the server, in all databases, since it was started or the counters were reset: ids, waits, moves of the mark, steps of the clock, and failed calls by kind; times in ms';
 
 CREATE FUNCTION snowflake_stat_reset()
 RETURNS void
@@ -1187,7 +1360,7 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 REVOKE EXECUTE ON FUNCTION snowflake_stat_reset() FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_stat_reset() IS
-'set all counters of snowflake_stat to 0';
+'set all counters of snowflake_stat() to 0';
 
 --
 -- A server that is running still knows which ids were made.

@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
@@ -38,6 +39,7 @@ PG_FUNCTION_INFO_V1(snowflake_nextval_support);
 PG_FUNCTION_INFO_V1(snowflake_nextval_tag);
 PG_FUNCTION_INFO_V1(snowflake_reserve);
 PG_FUNCTION_INFO_V1(snowflake_currval);
+PG_FUNCTION_INFO_V1(snowflake_in_transaction_block);
 
 /* The most ids that one call of snowflake_reserve() gives. */
 #define MAX_RESERVED	1000000
@@ -88,7 +90,7 @@ may_execute(Oid function)
 }
 
 /*
- * Planner support of snowflake_nextval(), for COPY.
+ * Planner support of snowflake_nextval() and snowflake_id(), for COPY.
  *
  * COPY adds rows one by one if the default of a column is volatile, because
  * such a default might look at the table.  It makes an exception for
@@ -228,4 +230,11 @@ snowflake_currval(PG_FUNCTION_ARGS)
 				 errmsg("no snowflake id has been made in this session yet"),
 				 errhint("Call snowflake_nextval() first.")));
 	PG_RETURN_INT64(id);
+}
+
+/* in_transaction_block(): if so, a procedure that is called now cannot commit */
+Datum
+snowflake_in_transaction_block(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(IsTransactionBlock());
 }

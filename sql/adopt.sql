@@ -292,3 +292,69 @@ RESET ROLE;
 DROP TABLE odds;
 DROP ROLE regress_adopter;
 DROP FUNCTION look;
+
+-- A whole schema: the plan
+CREATE SCHEMA whole;
+SET search_path = whole, public;
+CREATE TABLE people (id serial PRIMARY KEY, boss int REFERENCES people);
+CREATE TABLE teams (lead int PRIMARY KEY REFERENCES people, id smallserial UNIQUE);
+CREATE TABLE members (team smallint REFERENCES teams (id), person int REFERENCES people, "No" bigint GENERATED ALWAYS AS IDENTITY, PRIMARY KEY (team, "No"));
+CREATE TABLE "Parts" (id serial, day date NOT NULL, PRIMARY KEY (id, day)) PARTITION BY RANGE (day);
+CREATE TABLE parts_1 PARTITION OF "Parts" FOR VALUES FROM ('2026-01-01') TO ('2027-01-01');
+-- left alone: no key, no sequence, already adopted
+CREATE TABLE counted (n serial, code text PRIMARY KEY, plain int UNIQUE, adopted bigint UNIQUE DEFAULT snowflake_nextval());
+CREATE TABLE public.visitors (person int REFERENCES people);
+CALL snowflake_adopt_all('whole', dry_run => true);
+SELECT count(*) FROM pg_attribute WHERE attrelid IN ('people'::regclass, 'teams'::regclass) AND atttypid = 'bigint'::regtype AND attnum > 0;
+
+-- what stands in the way is told at once, and nothing is changed
+CREATE VIEW of_people AS SELECT boss FROM people;
+CREATE TABLE shared (id serial PRIMARY KEY REFERENCES people);
+CALL snowflake_adopt_all('whole', dry_run => true);
+CALL snowflake_adopt_all('whole');
+CALL snowflake_adopt_all(NULL);
+CALL snowflake_adopt_all('whole', NULL);
+CALL snowflake_adopt_all('nowhere');
+DROP VIEW of_people;
+DROP TABLE shared;
+
+-- in one transaction, and taken back
+SET client_min_messages = warning;
+BEGIN;
+CALL snowflake_adopt_all('whole');
+SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()';
+ROLLBACK;
+SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()';
+
+-- in a transaction for each step; sequences go if that is wanted
+INSERT INTO people VALUES (DEFAULT, NULL), (DEFAULT, 1);
+INSERT INTO teams VALUES (2), (1);
+INSERT INTO members VALUES (1, 1), (2, 1);
+CALL snowflake_adopt_all('whole', drop_sequence => true);
+SHOW client_min_messages;
+RESET client_min_messages;
+SELECT attrelid::regclass, attname, atttypid::regtype, pg_get_expr(adbin, adrelid) AS "default"
+FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE (relnamespace = 'whole'::regnamespace OR attrelid = 'visitors'::regclass) AND relkind IN ('r', 'p') AND attnum > 0
+	AND atttypid <> 'date'::regtype
+ORDER BY attrelid, attnum;
+SELECT relname FROM pg_class WHERE relkind = 'S' AND relnamespace = 'whole'::regnamespace;
+INSERT INTO people DEFAULT VALUES RETURNING id > 1000000 AS large;
+INSERT INTO teams SELECT max(id) FROM people RETURNING id > 1000000 AS large;
+INSERT INTO members SELECT max(id), max(lead) FROM teams RETURNING "No" > 1000000 AS large;
+INSERT INTO "Parts" (day) VALUES ('2026-05-05') RETURNING id > 1000000 AS large;
+CALL snowflake_adopt_all('whole');
+RESET search_path;
+DROP SCHEMA whole CASCADE;
+DROP TABLE visitors;
+
+-- The sequence goes only if nothing else needs it
+CREATE TABLE lent (id bigserial PRIMARY KEY);
+CREATE TABLE borrowing (id bigint DEFAULT nextval('lent_id_seq'));
+CALL snowflake_adopt('lent', 'id', drop_sequence => true);
+DROP TABLE borrowing;
+\set VERBOSITY terse
+CALL snowflake_adopt('lent', 'id', drop_sequence => true);
+\set VERBOSITY default
+SELECT to_regclass('lent_id_seq');
+DROP TABLE lent;

@@ -13,7 +13,7 @@
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
 
-/* In the order of the columns of snowflake_stat; times in us. */
+/* In the order of the columns of snowflake_stat(); times in us. */
 typedef enum StatsCounter
 {
 	/* counted by each process for itself, see StatsPend() */

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * status.c
- *	  What snowflake_status() and snowflake_stat show.
+ *	  What snowflake_status() and snowflake_stat() show.
  *
  * Looking changes nothing and waits for nothing: the layout is not fixed, no
  * mark is moved, and the clock is not taken for believed.
@@ -34,7 +34,7 @@
 #include "worker.h"
 
 PG_FUNCTION_INFO_V1(snowflake_status);
-PG_FUNCTION_INFO_V1(snowflake_get_stat);
+PG_FUNCTION_INFO_V1(snowflake_stat);
 PG_FUNCTION_INFO_V1(snowflake_stat_reset);
 
 /* What a server that is upgraded, and not restarted yet, has loaded. */
@@ -220,9 +220,9 @@ snowflake_status(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
 }
 
-/* get_stat(): the row of the view snowflake_stat */
+/* stat() */
 Datum
-snowflake_get_stat(PG_FUNCTION_ARGS)
+snowflake_stat(PG_FUNCTION_ARGS)
 {
 	TimestampTz last_step_back;
 	Datum		values[NUM_STATS + 2];

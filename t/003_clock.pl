@@ -157,7 +157,7 @@ is($code, 'SF005', 'a clock that jumps by more than a year is not followed');
 like(
 	$message, qr/clock jumped too far ahead.*DETAIL: .*clock says.*should be.*HINT: .*max_jump/s,
 	'which explains itself');
-is( $node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat'),
+is( $node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat()'),
 	1, 'and is counted');
 set_and_reload($node, 'snowflake.max_jump = -1');
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');

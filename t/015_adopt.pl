@@ -1,5 +1,6 @@
 # Two sessions adopt the same column at once: the second one waits, and finds
-# what the first has done.
+# what the first has done.  A schema's keys are adopted step by step: what was done
+# before an interruption stays done, and the rest follows with the next call.
 
 use strict;
 use warnings;
@@ -34,6 +35,63 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 		"$end: the column makes ids");
 	$node->safe_psql('postgres', 'DROP TABLE adopted; DROP SEQUENCE adopted_id_seq');
 }
+
+# by an owner of tables who owns nothing else
+$node->safe_psql(
+	'postgres', q{
+CREATE ROLE seller LOGIN;
+CREATE SCHEMA shop AUTHORIZATION seller;
+SET ROLE seller;
+SET search_path = shop;
+CREATE TABLE colours (id serial PRIMARY KEY);
+CREATE TABLE clients (id serial PRIMARY KEY, v int);
+CREATE TABLE sales (id serial PRIMARY KEY, client int REFERENCES clients);
+CREATE TABLE visits (id serial PRIMARY KEY, client int REFERENCES clients);
+INSERT INTO clients SELECT FROM generate_series(1, 1000);
+INSERT INTO sales (client) SELECT id FROM clients;
+INSERT INTO visits (client) SELECT id FROM clients;});
+
+# of each table: the type of the key and of what refers to it, and whether it makes ids
+my $state = q{
+SELECT string_agg(format('%s %s%s', relname, (SELECT string_agg(atttypid::regtype::text, ' ' ORDER BY attnum)
+		FROM pg_attribute WHERE attrelid = pg_class.oid AND attname IN ('id', 'client')),
+	CASE WHEN pg_get_expr(adbin, adrelid) ~ 'snowflake_id' THEN ' new' END), ', ' ORDER BY relname)
+FROM pg_class JOIN pg_attrdef ON adrelid = pg_class.oid
+WHERE relnamespace = 'shop'::regnamespace AND relkind = 'r'};
+my $files = q{SELECT string_agg(pg_relation_filenode(oid)::text, ' ' ORDER BY relname)
+FROM pg_class WHERE relnamespace = 'shop'::regnamespace AND relname = 'colours'};
+my $adopt_all = "SET lock_timeout = '200ms'; CALL snowflake_adopt_all('shop')";
+
+my $locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE shop.visits IN ACCESS SHARE MODE');
+is((sqlstate_of($node, "BEGIN; $adopt_all; COMMIT", user => 'seller'))[0], '55P03', 'one transaction, interrupted');
+is( $node->safe_psql('postgres', $state),
+	'clients integer, colours integer, sales integer integer, visits integer integer',
+	'nothing is changed');
+is((sqlstate_of($node, "$adopt_all", user => 'seller'))[0], '55P03', 'a transaction for each step, interrupted');
+is( $node->safe_psql('postgres', $state),
+	'clients integer, colours bigint, sales integer integer, visits integer integer',
+	'what was done stays');
+my $rewritten = $node->safe_psql('postgres', $files);
+$locker->query_safe('COMMIT');
+$locker->quit;
+my ($code, $messages) = sqlstate_of($node, "SET client_min_messages = notice; $adopt_all", user => 'seller');
+is($code, '00000', 'called again');
+like($messages, qr/table shop\.visits was rewritten in [0-9.]+ s, 1000 rows/, 'it says what was done');
+is( $node->safe_psql('postgres', $state),
+	'clients bigint new, colours bigint new, sales bigint bigint new, visits bigint bigint new',
+	'all keys make ids');
+is($node->safe_psql('postgres', $files), $rewritten, 'no table is rewritten twice');
+is( $node->safe_psql(
+		'postgres',
+		'SET ROLE seller; SET search_path = shop, public; INSERT INTO clients DEFAULT VALUES;
+INSERT INTO sales (client) SELECT max(id) FROM clients; SELECT max(client) = max(clients.id), max(client) > 1000000 FROM sales, clients'
+	),
+	't|t',
+	'what refers to them is wide enough');
+is( (sqlstate_of($node, "SET default_transaction_isolation = serializable; CALL snowflake_adopt_all('shop')"))[0],
+	'00000',
+	'there is nothing left to do');
 $node->stop;
 
 done_testing();

@@ -1,4 +1,4 @@
-# snowflake_status() and snowflake_stat: what they say while something happens.
+# snowflake_status() and snowflake_stat(): what they say while something happens.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ my $day = 24 * 3600;
 sub stat_of
 {
 	my ($node, $column) = @_;
-	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_stat");
+	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_stat()");
 }
 
 sub status_of
@@ -62,11 +62,11 @@ is(status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead, mark_from'),
 run_clients(
 	$node, '--client=8 --transactions=2000', 'clients',
 	'SELECT snowflake_nextval() FROM generate_series(1, 7);');
-ok($node->poll_query_until('postgres', 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat'), 'all ids are counted');
+ok($node->poll_query_until('postgres', 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat()'), 'all ids are counted');
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 $node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
 $node->safe_psql('postgres', "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
-ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat'), 'also those of parallel workers');
+ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat()'), 'also those of parallel workers');
 is( (   sqlstate_of(
 			$node,
 			"SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()"
@@ -95,7 +95,7 @@ $session->query_until(
 	qr/started/,
 	"\\echo started\nSELECT count(snowflake_nextval()) FROM generate_series(1, 40000) AS a, generate_series(1, 40000) AS b;\n"
 );
-ok( $node->poll_query_until('postgres', "SELECT ids > $before + 1000 FROM snowflake_stat"),
+ok( $node->poll_query_until('postgres', "SELECT ids > $before + 1000 FROM snowflake_stat()"),
 	'counted while a statement runs');
 cmp_ok(status_of($node, 'lanes_in_use'), '>=', 1, 'its lane is in use');
 $node->safe_psql(
@@ -106,7 +106,7 @@ eval { $session->quit };
 # more than a lane has in a tick
 my $spills = stat_of($node, 'spills');
 $node->safe_psql('postgres', 'SELECT snowflake_reserve(1500) FROM generate_series(1, 10)');
-ok($node->poll_query_until('postgres', "SELECT spills > $spills FROM snowflake_stat"), 'spills are counted');
+ok($node->poll_query_until('postgres', "SELECT spills > $spills FROM snowflake_stat()"), 'spills are counted');
 
 # a crash, which ends what is in shared memory
 crash($node);
@@ -158,7 +158,7 @@ $session->query('SELECT snowflake_nextval()');
 set_clock($node, -1);
 sleep 1.5;
 $session->query('SELECT snowflake_nextval()');
-ok($node->poll_query_until('postgres', "SELECT ids = $before + 2 FROM snowflake_stat"), 'counted after a step back');
+ok($node->poll_query_until('postgres', "SELECT ids = $before + 2 FROM snowflake_stat()"), 'counted after a step back');
 $session->quit;
 set_clock($node, 0);
 
@@ -232,7 +232,7 @@ foreach (1 .. 20)
 	$session->query('SELECT snowflake_nextval()');
 	sleep 0.1;
 }
-ok( $long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_stat'),
+ok( $long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_stat()'),
 	'all ids of long ticks are counted');
 $session->quit;
 my ($advance_code, $advanced) =

@@ -166,14 +166,16 @@ my %calls = (
 	snowflake_partitions_before => [ "$table, $later, $none", "$table, $later, $layout" ]);
 my @statements = (
 	'SELECT public.snowflake_nextval()',
-	'SELECT * FROM public.snowflake_stat',
+	'SELECT * FROM public.snowflake_stat()',
 	(   map {
 			my $function = $_;
 			map { "SELECT * FROM public.$function($_)" } @{ $calls{$function} }
 		} sort keys %calls),
-	map { "CALL public.snowflake_adopt('public.$_'::pg_catalog.regclass, 'id'::pg_catalog.name, $_, false)" } 'true',
-	'false');
-my $no_tables = 'DROP TABLE IF EXISTS events, "true", "false", refers';
+	(   map { "CALL public.snowflake_adopt('public.$_'::pg_catalog.regclass, 'id'::pg_catalog.name, $_, false, false)" }
+		  'true',
+		'false'),
+	q{CALL public.snowflake_adopt_all('public'::pg_catalog.regnamespace, false, false)});
+my $no_tables = 'DROP TABLE IF EXISTS events, "true", "false", refers, "all"';
 my $tables = <<"EOC";
 SET client_min_messages = error;
 $no_tables;
@@ -183,6 +185,7 @@ CREATE TABLE "true" (id serial PRIMARY KEY);
 CREATE TABLE refers (id integer REFERENCES "true");
 CREATE TABLE "false" (id bigserial PRIMARY KEY);
 INSERT INTO "false" DEFAULT VALUES;
+CREATE TABLE "all" (id serial PRIMARY KEY, parent integer REFERENCES "all");
 EOC
 
 my $node = new_server('hostile');
@@ -238,7 +241,9 @@ WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass AN
 #
 
 $node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
-is(functions_of('snowflake'), join(' ', sort 'snowflake_adopt', keys %calls), 'all functions are called');
+is( functions_of('snowflake'),
+	join(' ', sort 'adoption_plan', 'narrow_references', 'snowflake_adopt', 'snowflake_adopt_all', keys %calls),
+	'all functions are called');
 
 # as it was found
 $node->safe_psql($database, <<'EOC', @mallory);

@@ -186,7 +186,7 @@ is($code, 'SF005', 'started with a clock of 2090: no ids');
 like($message, qr/\b2090-/, 'the error says what the clock is');
 like($message, qr/\b20(?!90)\d\d-\d\d-\d\d /, 'and what it was');
 like($message, qr/HINT: .*snowflake\.max_jump/s, 'and what to do');
-is($node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat'), 1, 'it is counted');
+is($node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat()'), 1, 'it is counted');
 set_clock($node, 0);
 is(ids_by(0, $node), 'right', 'ids at once when the clock is right');
 
@@ -247,7 +247,7 @@ $node->stop;
 $node = new_server('log', clock => 1);
 $session = $node->background_psql('postgres', on_error_stop => 0);
 my $some_ids = 'SELECT snowflake_nextval(), pg_sleep(0.1) FROM generate_series(1, 25)';
-my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat';
+my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat()';
 $session->query_safe("SET client_min_messages = log; $some_ids");
 foreach my $step ([ -0.5, 'back' ], [ 0, 'forward' ])
 {

@@ -88,7 +88,7 @@ foreach my $layout ('snowflake', 'js53')
 		# unless the clock of the machine is stepped back by itself
 		foreach my $try (1 .. 3)
 		{
-			my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat';
+			my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat()';
 			my $before = $node->safe_psql('postgres', $count_steps);
 			my @greedy = map {
 				start_collectors(
