@@ -132,49 +132,39 @@ BEGIN
 END
 $$;
 
--- Fill a table by one statement, whose key comes from the default.
-CREATE PROCEDURE measure_load(rounds integer, rows integer, file text)
-LANGUAGE plpgsql
-AS $$
-DECLARE
-	keys text[] := with_uuidv7(ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
-		'uuid DEFAULT gen_random_uuid()'], 'uuid DEFAULT uuidv7()');
-	statement text;
-	key text;
-	start timestamptz;
-	elapsed interval;
-	start_lsn pg_lsn;
-	wal numeric;
-BEGIN
-	EXECUTE format('COPY (SELECT generate_series(1, %s)) TO %L', rows, file);
-	FOR round IN -1 .. rounds - 1 LOOP
-		FOREACH statement IN ARRAY ARRAY[
+-- The statements to run for this: fill a table by one of them, whose key comes from
+-- the default.  COPY within a procedure would be another thing.
+CREATE TABLE started (lsn pg_lsn, at timestamptz);
+
+CREATE FUNCTION load_statements(rounds integer, rows integer, file text)
+RETURNS SETOF text
+LANGUAGE sql
+BEGIN ATOMIC
+	SELECT step
+	FROM generate_series(-1, rounds - 1) AS round
+		CROSS JOIN unnest(ARRAY[
 			format('INSERT INTO loaded (v) SELECT i FROM generate_series(1, %s) AS i', rows),
-			format('COPY loaded (v) FROM %L', file)]
-		LOOP
-			FOREACH key IN ARRAY rotated(keys, greatest(round, 0)) LOOP
-				EXECUTE format('CREATE TABLE loaded (id %s PRIMARY KEY, v integer)', key);
-				COMMIT;
-				-- so that each has the same to write
-				CHECKPOINT;
-				start_lsn := pg_current_wal_insert_lsn();
-				start := clock_timestamp();
-				EXECUTE statement;
-				COMMIT;
-				elapsed := clock_timestamp() - start;
-				wal := pg_current_wal_insert_lsn() - start_lsn;
-				INSERT INTO figure (measure, rival, round, value)
-				SELECT format('%s (%s)', split_part(statement, ' ', 1), unit), key, round, amount
-				FROM (VALUES ('s', extract(epoch FROM elapsed)),
-					('WAL, MB', wal / 1e6),
-					('index, MB', pg_relation_size('loaded_pkey') / 1e6)) AS result (unit, amount)
-				WHERE round >= 0;
-				DROP TABLE loaded;
-			END LOOP;
-		END LOOP;
-	END LOOP;
-END
-$$;
+			format('COPY loaded (v) FROM %L', file)]) WITH ORDINALITY AS load (statement, load_number)
+		CROSS JOIN unnest(rotated(with_uuidv7(ARRAY['bigint DEFAULT snowflake_nextval()', 'bigserial',
+			'uuid DEFAULT gen_random_uuid()'], 'uuid DEFAULT uuidv7()'), greatest(round, 0)))
+			WITH ORDINALITY AS rival (key, turn)
+		CROSS JOIN unnest(ARRAY[
+			format('CREATE TABLE loaded (id %s PRIMARY KEY, v integer)', key),
+			-- so that each has the same to write
+			'CHECKPOINT',
+			'INSERT INTO started VALUES (pg_current_wal_insert_lsn(), clock_timestamp())',
+			statement,
+			format('INSERT INTO figure (measure, rival, round, value)
+				SELECT %L || unit, %L, %s, amount
+				FROM started CROSS JOIN LATERAL (VALUES
+					('' (s)'', extract(epoch FROM clock_timestamp() - at)),
+					('' (WAL, MB)'', (pg_current_wal_insert_lsn() - lsn) / 1e6),
+					('' (index, MB)'', pg_relation_size(''loaded_pkey'') / 1e6)) AS result (unit, amount)
+				WHERE %s >= 0', split_part(statement, ' ', 1), key, round, round),
+			'DROP TABLE loaded',
+			'DELETE FROM started']) WITH ORDINALITY AS steps (step, step_number)
+	ORDER BY round, load_number, turn, step_number;
+END;
 
 -- Tables that grow, one key after the other, so that each has the cache for itself:
 -- how much of its index has to be there depends on the order of keys.  The rounds
