@@ -159,6 +159,7 @@ DECLARE
 		['cosid', 'time:41 worker:10 sequence:12 epoch:1577203200000'],
 		['mastodon', 'time:47 sequence:16 epoch:0'],
 		['pgedge', 'time:41 worker:10 sequence:12 epoch:1672531200000'],
+		['pgactive', 'time:39 worker:10 sequence:14 epoch:1475796139634'],
 		['js53', 'time:41 worker:3 lane:2 sequence:7 epoch:1767225600000']];
 	preset text;
 	names text;

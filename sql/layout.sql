@@ -1,7 +1,7 @@
 -- the presets, as the design gives them
 SELECT p AS preset, c.*
 FROM unnest('{snowflake,twitter,leaf,discord,instagram,sonyflake,
-	uid-generator,cosid,mastodon,pgedge,js53}'::text[]) AS p,
+	uid-generator,cosid,mastodon,pgedge,pgactive,js53}'::text[]) AS p,
 	snowflake_capacity(p) AS c;
 
 SELECT * FROM snowflake_layout('snowflake');
