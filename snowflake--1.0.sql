@@ -1297,6 +1297,7 @@ COMMENT ON FUNCTION snowflake_capacity(text) IS
 
 CREATE FUNCTION snowflake_status(
 	OUT state text,
+	OUT hint text,
 	OUT worker_id integer,
 	OUT worker_id_source text,
 	OUT datacenter_id integer,
@@ -1322,7 +1323,7 @@ REVOKE EXECUTE ON FUNCTION snowflake_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION snowflake_status() TO pg_monitor;
 
 COMMENT ON FUNCTION snowflake_status() IS
-'whether ids can be made here, with which worker id and layout, how far they and the mark are ahead of the clock, and the lease';
+'whether ids can be made here and, if not, what to do next; with which worker id and layout, how far they and the mark are ahead of the clock, and the lease';
 
 -- No view: tools that compare schemas list and drop what they do not know.
 CREATE FUNCTION snowflake_stat(

@@ -1,6 +1,6 @@
 -- Whether ids can be made, and what happened
 SELECT snowflake_nextval() IS NOT NULL AS made;
-SELECT state, worker_id, worker_id_source, datacenter_id, layout, ids_per_second, last_instant > now() AS lasts,
+SELECT state, hint, worker_id, worker_id_source, datacenter_id, layout, ids_per_second, last_instant > now() AS lasts,
 	lanes_in_use > 0 AS lanes, sessions > 0 AS sessions, lanes_in_use <= sessions AS lanes_have_sessions,
 	abs(extract(epoch FROM ids_ahead)) < 60 AS ids_ahead, mark > 0 AS mark,
 	extract(epoch FROM mark_ahead) BETWEEN -60 AND 5 AS mark_ahead,

@@ -53,6 +53,63 @@ typedef struct Status
 	TimestampTz worker_starts;	/* after a reset by another one */
 } Status;
 
+/* What would become of a call for an id. */
+typedef enum State
+{
+	STATE_READY,
+	STATE_STANDBY,
+	STATE_UNUSABLE_SETTINGS,
+	STATE_NO_LEASE,
+	STATE_BEFORE_EPOCH,
+	STATE_CLOCK_REFUSED,
+	STATE_EXHAUSTED,
+	STATE_NO_MARK,
+	STATE_WORKER_ID_SET_ASIDE,
+	STATE_TOO_FAR_AHEAD
+}			State;
+
+static const struct
+{
+	const char *name;
+	const char *hint;			/* what to do next */
+}			state_words[] =
+{
+	[STATE_READY] = {"ready", NULL},
+	[STATE_STANDBY] = {
+		"standby",
+		"Make ids on the primary. After a promotion they are made here."
+	},
+	[STATE_UNUSABLE_SETTINGS] = {
+		"unusable settings",
+		"Call snowflake_nextval(): its error names the setting and its range."
+	},
+	[STATE_NO_LEASE] = {"no lease", NULL},	/* see WorkerLeaseWords() */
+	[STATE_BEFORE_EPOCH] = {
+		"before epoch",
+		"Set the clock of the server right, or choose a layout with an earlier epoch and restart the server."
+	},
+	[STATE_CLOCK_REFUSED] = {
+		"clock refused",
+		"Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again when ids have been made."
+	},
+	[STATE_EXHAUSTED] = {
+		"exhausted",
+		"Set the clock of the server right, or choose a layout with a later epoch or more bits of time and restart the server."
+	},
+	[STATE_NO_MARK] = {
+		"no mark",
+		"Call snowflake_nextval(): its error says whether to wait for a transaction that alters the mark, or how to make the mark anew."
+	},
+	[STATE_WORKER_ID_SET_ASIDE] = {
+		"worker id set aside",
+		"Set \"snowflake.worker_id\" back to the one that reset the mark, or to a fresh one, and reload."
+	},
+	[STATE_TOO_FAR_AHEAD] = {
+		"too far ahead",
+		"If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\" and reload. If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark()."
+	}
+};
+
 
 static void
 get_status(Status *status)
@@ -97,37 +154,37 @@ is_far_ahead(TimestampTz instant, TimestampTz now, int64 reserve)
 		instant > now + setting_max_ahead * INT64CONST(1000) + reserve;
 }
 
-/* What would become of a call for an id, as far as that can be told. */
-static const char *
-state_text(const Status *status)
+/* The state, as far as it can be told. */
+static State
+get_state(const Status *status)
 {
 	const Layout *layout = status->layout;
 	TimestampTz now = GetCurrentTimestamp();
 	int64		tick;
 
 	if (RecoveryInProgress())
-		return "standby";
+		return STATE_STANDBY;
 	if (!SettingsAreUsable() || layout == NULL ||
 		!WorkerFits(&status->worker, layout))
-		return "unusable settings";
+		return STATE_UNUSABLE_SETTINGS;
 	if (status->worker.leased &&
 		(status->worker.id < 0 || status->lease_ends <= now ||
 		 is_far_ahead(status->lease_starts, now, 0)))
-		return "no lease";
+		return STATE_NO_LEASE;
 	if (now < layout->epoch)
-		return "before epoch";
+		return STATE_BEFORE_EPOCH;
 	if (ClockIsRefused())
-		return "clock refused";
+		return STATE_CLOCK_REFUSED;
 	if (!LayoutTimeToTick(layout, now, &tick))
-		return "exhausted";
+		return STATE_EXHAUSTED;
 	if (!status->has_mark)
-		return "no mark";
+		return STATE_NO_MARK;
 	if (is_far_ahead(status->worker_starts, now, 0))
-		return "worker id set aside";
+		return STATE_WORKER_ID_SET_ASIDE;
 	if (is_far_ahead(status->mark_at, now, (LimitReservation(layout) + 1) * layout->tick) ||
 		is_far_ahead(status->last_id_at, now, layout->tick))
-		return "too far ahead";
-	return "ready";
+		return STATE_TOO_FAR_AHEAD;
+	return STATE_READY;
 }
 
 /* The version of the extension. */
@@ -176,15 +233,21 @@ snowflake_status(PG_FUNCTION_ARGS)
 	int			lanes_in_use;
 	int			sessions;
 	uint64		other_origin;
-	Datum		values[19] = {0};
-	bool		nulls[19] = {false};
+	State		state;
+	const char *hint;
+	Datum		values[20] = {0};
+	bool		nulls[20] = {false};
 	int			i = 0;
 
 	get_status(&status);
 	layout = status.layout;
 	LaneGetUse(&lanes_in_use, &sessions);
 
-	values[i++] = CStringGetTextDatum(state_text(&status));
+	state = get_state(&status);
+	values[i++] = CStringGetTextDatum(state_words[state].name);
+	hint = state == STATE_NO_LEASE ? WorkerLeaseWords()->hint : state_words[state].hint;
+	nulls[i] = hint == NULL;
+	values[i++] = CStringGetTextDatum(hint != NULL ? hint : "");
 	nulls[i] = status.worker.id < 0;
 	values[i++] = Int32GetDatum((int32) status.worker.id);
 	values[i++] = CStringGetTextDatum(status.worker.leased ? "registry" : "setting");

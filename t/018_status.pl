@@ -22,7 +22,8 @@ sub stat_of
 sub status_of
 {
 	my ($node, $column) = @_;
-	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_status()");
+	# a state that is not "ready" says what to do
+	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_status() WHERE state = 'ready' OR hint <> ''");
 }
 
 # A session that makes ids has to wait for something, at the latest when what
