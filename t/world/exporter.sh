@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # The queries of doc/monitoring with the real postgres_exporter, as a role that
-# is in pg_monitor and nothing else.
+# is in pg_monitor and nothing else; and the alert rules with Prometheus's promtool.
 #
 # usage: t/world/exporter.sh
 
@@ -47,5 +47,16 @@ check "others are not" "$(value 'snowflake_errors_total{.*kind="SF001".*}')" = 0
 check "ids can be made" "$(value 'snowflake_status_ready{.*state="ready".*}')" = 1
 check "all metrics are there" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 23
 check "and no error" "$(grep -c 'level=error' exporter.log)" -eq 0
-[ "$status" -eq 0 ] || cat exporter.log
+
+# promtool is all that is needed of Prometheus, whose package starts a server
+apt-get -q download prometheus >promtool.log 2>&1 || { cat promtool.log; die "could not download prometheus"; }
+dpkg-deb --extract prometheus_*.deb prometheus
+cp source/doc/monitoring/alerts.yaml source/t/world/alerts_test.yaml .
+check "the alert rules fire when they should" \
+	"$(prometheus/usr/bin/promtool test rules alerts_test.yaml >promtool.log 2>&1 && echo yes)" = yes
+# each of them: a metric that is not there would be silent for ever
+for metric in $(grep '^ *expr:' alerts.yaml | grep --only-matching 'snowflake_[a-z_]*' | sort --unique); do
+	check "$metric is a metric" "$(grep -c "^$metric{" metrics)" -ge 1
+done
+[ "$status" -eq 0 ] || cat exporter.log promtool.log
 exit "$status"
