@@ -458,12 +458,17 @@ part_prepared()
 # Copies of a template that has the extension, by either strategy, and of one in use before.
 part_templates()
 {
-	local name database
+	local name database tries
 
 	query "INSERT INTO orders SELECT FROM generate_series(1, 1000)"
 	query "ALTER DATABASE templates IS_TEMPLATE true" --dbname=postgres
 	for name in wal_log file_copy; do
-		query "CREATE DATABASE from_$name TEMPLATE templates STRATEGY $name" --dbname=postgres
+		# workers of what is preloaded look into each database now and then, and one
+		# that is copied must have no session; each try waits for five seconds
+		for tries in {1..12}; do
+			! query "CREATE DATABASE from_$name TEMPLATE templates STRATEGY $name" --dbname=postgres || break
+		done
+		[ "$tries" -eq 1 ] || echo "# from_$name: $tries tries"
 	done
 	query "ALTER DATABASE templates IS_TEMPLATE false" --dbname=postgres
 	for database in templates from_wal_log from_file_copy; do
