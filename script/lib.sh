@@ -242,7 +242,7 @@ in_directory()
 # The longest tests, in that order, which script/test leaves to the native version.
 # shellcheck disable=SC2034
 long_tests=(t/007_mark.pl t/009_failover.pl t/002_increasing.pl t/016_lease.pl t/010_steps.pl
-	t/014_mask.pl t/011_reset.pl t/008_crash.pl t/023_fair.pl t/013_blocks.pl t/005_balance.pl)
+	t/014_mask.pl t/011_reset.pl t/008_crash.pl t/023_fair.pl t/013_blocks.pl t/028_convert.pl t/005_balance.pl)
 
 # Run one of our scripts in there, on a copy of the sources.
 run_in_release()

@@ -1,0 +1,350 @@
+# The guide's script for large tables, doc/convert/large_table.sql, run while clients
+# insert, update and read.  It is stopped at each of its steps, by a lock or by the end of
+# its session; clients go on meanwhile, and the next run goes on where it was.
+
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::RealBin;
+
+use IPC::Run;
+use PostgreSQL::Test::Cluster;
+use PostgreSQL::Test::Utils;
+use SnowflakeTest;
+use Test::More;
+
+my $node = new_server('convert');
+my $file = 'doc/convert/large_table.sql';
+my $script = slurp_file($file);
+
+# the tables are those of its comment
+my $tables = join "\n", $script =~ /^--\t(.*)/mg;
+like($tables, qr/CREATE TABLE accounts .*CREATE VIEW balances /s, 'the script shows its tables');
+$node->safe_psql(
+	'postgres', qq{
+$tables
+-- without a check of each row
+SET session_replication_role = replica;
+INSERT INTO accounts (owner) SELECT 'old' FROM generate_series(1, 40000);
+INSERT INTO entries (account_id, amount) SELECT i % 40000 + 1, 1 FROM generate_series(1, 160000) AS i;
+INSERT INTO notes (account_id, note) SELECT nullif(i, 7), 'old' FROM generate_series(1, 40000) AS i;
+CREATE TABLE opened (account_id bigint);});
+my $query_files = q{SELECT string_agg(pg_relation_filenode(relation)::text, ' ')
+FROM unnest('{accounts,entries,notes}'::regclass[]) AS relation};
+my $files = $node->safe_psql('postgres', $query_files);
+
+# What clients do.  They leave alone the rows with id 1, which are for locks of ours.
+my $client = <<'EOC';
+\set account random(2, 40000)
+\set entry random(2, 160000)
+BEGIN;
+INSERT INTO accounts (owner) VALUES ('new') RETURNING id \gset
+INSERT INTO opened VALUES (:id);
+INSERT INTO entries (account_id, amount) VALUES (:id, 1), (:account, 1);
+INSERT INTO notes (account_id, note) VALUES (:id, 'new'), (:account, 'new'), (NULL, 'new');
+UPDATE accounts SET owner = 'changed' WHERE id = :account;
+UPDATE entries SET amount = amount + 1 WHERE id = :entry;
+COMMIT;
+SELECT balance FROM balances WHERE id = :account;
+EOC
+
+# One that has to wait for long fails.
+sub start_impatient_clients
+{
+	my ($patience, $options) = @_;
+
+	local $ENV{PGOPTIONS} = "-c lock_timeout=$patience";
+	return start_clients($node, $options, $client);
+}
+
+# Begin to run the script, or another text.
+sub start_script
+{
+	my (%options) = @_;
+	my ($out, $err) = ('', '');
+	my $path = PostgreSQL::Test::Utils::tempdir() . '/script.sql';
+
+	append_to_file($path, $options{text} // $script);
+
+	# messages show what is scanned
+	local $ENV{PGOPTIONS} = '-c client_min_messages=debug1';
+	local $ENV{PGAPPNAME} = 'convert';
+	my $run = IPC::Run::start(
+		[
+			$node->installed_command('psql'), '--no-psqlrc', '--set=VERBOSITY=verbose', "--file=$path",
+			'--host', $node->host, '--port', $node->port, 'postgres'
+		],
+		'>' => \$out,
+		'2>' => \$err);
+	return { run => $run, err => \$err };
+}
+
+# Wait for its end: the SQLSTATE, and all messages.
+sub finish_script
+{
+	my ($session) = @_;
+
+	$session->{run}->finish;
+	my $err = ${ $session->{err} };
+	return $err =~ /(?:ERROR|FATAL): +([0-9A-Z]{5}):/
+	  ? ($1, $err)
+	  : ($session->{run}->result == 0 ? '00000' : '', $err);
+}
+
+# Run it again as long as it comes to no lock, at most until a condition is met.
+sub convert
+{
+	my ($until) = @_;
+	my ($code, $err);
+
+	foreach (1 .. 100)
+	{
+		($code, $err) = finish_script(start_script());
+		last if $code ne '55P03' || $until && $node->safe_psql('postgres', "SELECT $until") eq 't';
+	}
+	return ($code, $err);
+}
+
+# A session that holds a lock until it is let go.
+sub hold
+{
+	my ($sql) = @_;
+	my $session = $node->background_psql('postgres');
+
+	$session->query_safe("BEGIN; $sql");
+	return $session;
+}
+
+sub let_go
+{
+	my ($session) = @_;
+
+	$session->query_safe('ROLLBACK');
+	$session->quit;
+	return;
+}
+
+# The clients do something, whatever the script does.
+sub check_clients
+{
+	my ($name) = @_;
+	my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM opened');
+
+	ok($node->poll_query_until('postgres', "SELECT count(*) > $before + 50 FROM opened"), "$name: clients go on");
+
+	# what foreign keys do is the same at all times
+	my $orphan = (sqlstate_of($node, 'INSERT INTO entries (account_id, amount) VALUES (1600000000, 1)'))[0];
+	my $left = $node->safe_psql(
+		'postgres', q{
+BEGIN;
+INSERT INTO accounts (owner) VALUES ('short') RETURNING id \gset
+INSERT INTO entries (account_id, amount) VALUES (:id, 1);
+INSERT INTO notes (account_id, note) VALUES (:id, 'short');
+DELETE FROM accounts WHERE id = :id;
+SELECT (SELECT count(*) FROM entries WHERE account_id = :id), account_id IS NULL FROM notes WHERE note = 'short';
+ROLLBACK;});
+	is("$orphan $left", '23503 0|t', "$name: foreign keys do what they did");
+	return;
+}
+
+# The script is stopped while it waits in a statement, by the end of its session.
+sub kill_in
+{
+	my ($statement, $name) = @_;
+	my $session = start_script();
+
+	ok( $node->poll_query_until(
+			'postgres', qq{SELECT count(*) = 1 FROM pg_stat_activity
+WHERE application_name = 'convert' AND wait_event_type = 'Lock' AND query ~ '^$statement'}),
+		"$name: it waits");
+	check_clients($name);
+	$node->safe_psql(
+		'postgres',
+		q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
+	is((finish_script($session))[0], '57P01', "$name: killed");
+	ok( $node->poll_query_until(
+			'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'convert'}),
+		"$name: it is gone");
+	return;
+}
+
+# What is not filled yet of the rows that were there from the beginning.
+my $unfilled = q{SELECT (SELECT count(*) FROM accounts WHERE new_id IS NULL),
+	(SELECT count(*) > 100000 FROM entries WHERE new_account_id IS NULL),
+	(SELECT count(*) > 25000 FROM notes WHERE new_account_id IS DISTINCT FROM account_id)};
+
+# Such clients would notice a lock that is held for long: that of snowflake_adopt(), which
+# waits for a session that has read the table.
+my $reader = hold('SELECT FROM accounts LIMIT 1');
+my $session = start_script(text => q{CALL snowflake_adopt('accounts', 'id', widen_references => true);});
+ok( $node->poll_query_until(
+		'postgres',
+		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'convert' AND wait_event_type = 'Lock'}),
+	'adoption waits');
+my $clients = start_impatient_clients('100ms', '--client=2 --transactions=1');
+ok(!$clients->{run}->finish, 'clients would fail behind it');
+like(${ $clients->{err} }, qr/lock timeout/, 'because they wait');
+$node->safe_psql(
+	'postgres',
+	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
+finish_script($session);
+let_go($reader);
+
+# The guide says what becomes of statements that were prepared before.
+my $prepared = $node->background_psql('postgres', on_error_stop => 0);
+$prepared->query_safe('PREPARE statement AS SELECT id FROM accounts WHERE id = 2; EXECUTE statement');
+
+# The script, with clients from beginning to end
+$clients = start_impatient_clients('10s', '--client=4 --rate=200 --time=3600');
+
+my $lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
+is((finish_script(start_script()))[0], '55P03', 'step 1: does not come to its locks');
+is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_attribute WHERE attname LIKE 'new_%id' AND attnum > 0}),
+	0, 'step 1: nothing is left of it');
+check_clients('step 1');
+let_go($lock);
+
+# the first step alone, to lock a row between it and the next one
+my ($first_step) = $script =~ /^(.*?)^--\n-- 2\./ms;
+foreach (1 .. 100)
+{
+	last if (finish_script(start_script(text => $first_step)))[0] ne '55P03';
+}
+is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_constraint WHERE NOT convalidated}),
+	3, 'step 1: done');
+check_clients('after step 1');
+
+$lock = hold(q{UPDATE accounts SET owner = 'held' WHERE id = 1});
+kill_in('UPDATE accounts SET new_id = id WHERE id = 1$', 'step 2, the first table');
+is($node->safe_psql('postgres', $unfilled), '1|t|t', 'one row is left, and two tables');
+let_go($lock);
+
+$lock = hold('UPDATE entries SET amount = amount WHERE id = 1');
+kill_in('UPDATE entries SET new_account_id = account_id WHERE id = 1$', 'step 2, the second table');
+is( $node->safe_psql('postgres', "$unfilled, (SELECT count(*) FROM entries WHERE new_account_id IS NULL)"),
+	'0|f|t|1', 'one row is left, and one table');
+let_go($lock);
+
+$lock = hold('LOCK TABLE accounts IN ROW EXCLUSIVE MODE');
+kill_in('CREATE UNIQUE INDEX CONCURRENTLY', 'step 3');
+is( $node->safe_psql('postgres', q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'accounts_new_id_key'::regclass}),
+	'f', 'an invalid index is left');
+let_go($lock);
+
+my $foreign_keys =
+  q{SELECT string_agg(conname || CASE WHEN convalidated THEN '' ELSE ' (not valid)' END, ' ' ORDER BY conname)
+FROM pg_constraint WHERE confrelid = 'accounts'::regclass};
+$lock = hold('LOCK TABLE notes IN ROW EXCLUSIVE MODE');
+is((finish_script(start_script()))[0], '55P03', 'step 4: does not come to its locks');
+is( $node->safe_psql('postgres', $foreign_keys),
+	'entries_account_id_fkey notes_account_id_fkey',
+	'step 4: nothing is left of it');
+is( $node->safe_psql(
+		'postgres', q{SELECT bool_and(indisvalid) FROM pg_index WHERE indexrelid IN
+('accounts_new_id_key'::regclass, 'entries_new_account_id_idx'::regclass)}),
+	't',
+	'step 3: the indexes are valid');
+check_clients('step 4');
+let_go($lock);
+
+my $four = q{(SELECT count(*) FROM pg_constraint WHERE confrelid = 'accounts'::regclass AND convalidated) = 4};
+$lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
+is((convert($four))[0], '55P03', 'step 5: does not come to its locks');
+is( $node->safe_psql('postgres', $foreign_keys),
+	'entries_account_id_fkey entries_new_account_id_fkey notes_account_id_fkey notes_new_account_id_fkey',
+	'step 4: done');
+check_clients('step 5');
+let_go($lock);
+
+$node->safe_psql('postgres', 'CREATE VIEW overlooked AS SELECT id FROM accounts');
+my ($code, $messages) = convert();
+is($code, '2BP01', 'step 5: refused because of a view');
+like($messages, qr/view overlooked depends on column id of table accounts/, 'the view is named');
+is( $node->safe_psql(
+		'postgres', q{SELECT format_type(atttypid, NULL) FROM pg_attribute
+WHERE attrelid = 'accounts'::regclass AND attname = 'id'}),
+	'integer',
+	'nothing is changed');
+check_clients('beside a view');
+$node->safe_psql('postgres', 'DROP VIEW overlooked');
+
+($code, $messages) = convert();
+is($code, '00000', 'the script comes to its end');
+check_clients('afterwards');
+unlike($messages, qr/(?:verifying|rewriting) table|building index/, 'the swap reads and writes no table');
+foreach my $column ('accounts.new_id', 'entries.new_account_id')
+{
+	like(
+		$messages, qr/existing constraints on column "\Q$column\E" are sufficient/,
+		"it knows that $column has no NULL");
+}
+is($node->safe_psql('postgres', $query_files), $files, 'no table was rewritten at all');
+$prepared->query('EXECUTE statement');
+like(
+	take_errors($prepared), qr/cached plan must not change result type/,
+	'a prepared statement has to be prepared again');
+$prepared->quit;
+
+# no client ended before we end them, and none had an error
+$clients->{run}->pump_nb;
+ok($clients->{run}->pumpable, 'clients ran to the end');
+$clients->{run}->signal('TERM');
+$clients->{run}->finish;
+is(join("\n", grep { /error|aborted|warning/i } split /\n/, ${ $clients->{err} }), '', 'no client failed');
+ok( $node->poll_query_until(
+		'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench'}),
+	'clients are gone');
+
+# Each of their transactions is in all tables.
+my $opened = $node->safe_psql('postgres', 'SELECT count(*) FROM opened');
+is( $node->safe_psql(
+		'postgres',
+		'SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM entries), (SELECT sum(amount) FROM entries), (SELECT count(*) FROM notes)'
+	),
+	join('|', 40000 + $opened, 160000 + 2 * $opened, 160000 + 3 * $opened, 40000 + 3 * $opened),
+	"no row of $opened transactions is lost");
+is( $node->safe_psql(
+		'postgres', q{
+SELECT (SELECT count(*) FROM opened LEFT JOIN accounts ON id = account_id WHERE id IS NULL),
+	(SELECT count(*) FROM entries LEFT JOIN accounts ON accounts.id = account_id WHERE accounts.id IS NULL),
+	(SELECT count(*) FROM notes LEFT JOIN accounts ON accounts.id = account_id WHERE accounts.id IS NULL AND note <> 'new'),
+	(SELECT sum(account_id) FROM entries WHERE id <= 160000), (SELECT sum(account_id) FROM notes WHERE id <= 40000)}),
+	'0|0|1|' . 4 * 40000 * 40001 / 2 . '|' . (40000 * 40001 / 2 - 7),
+	'rows refer to what they did');
+is( $node->safe_psql(
+		'postgres', q{SELECT count(*) > 100, bool_and(id > 1000000000000) FROM accounts WHERE id > 1000000}),
+	't|t',
+	'new ids are snowflake ids');
+is( $node->safe_psql(
+		'postgres', q{
+SELECT string_agg(format('%s.%s %s%s %s', attrelid::regclass, attname, format_type(atttypid, NULL),
+	CASE WHEN attnotnull THEN ' NOT NULL' END, pg_get_expr(adbin, adrelid)), ', ' ORDER BY attrelid::regclass::text, attname)
+FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+WHERE attrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass) AND attnum > 0 AND NOT attisdropped
+	AND attname ~ 'id$' AND (attrelid = 'accounts'::regclass OR attname <> 'id')}),
+	'accounts.id bigint NOT NULL snowflake_id(), entries.account_id bigint NOT NULL , notes.account_id bigint ',
+	'columns are what they were, but wide');
+is( $node->safe_psql(
+		'postgres', q{
+SELECT string_agg(format('%s %s', conname, pg_get_constraintdef(oid)), E'\n' ORDER BY conname)
+FROM pg_constraint WHERE conrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass) AND contype <> 'n'}
+	),
+	'accounts_pkey PRIMARY KEY (id)
+entries_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id) ON DELETE CASCADE
+entries_pkey PRIMARY KEY (id)
+notes_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id) ON DELETE SET NULL
+notes_pkey PRIMARY KEY (id)',
+	'constraints are what they were, and valid');
+is( $node->safe_psql(
+		'postgres', q{
+SELECT string_agg(indexrelid::regclass::text, ' ' ORDER BY indexrelid::regclass::text)
+FROM pg_index WHERE indisvalid AND indrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass)}),
+	'accounts_pkey entries_account_id_idx entries_pkey notes_pkey',
+	'and so are indexes');
+is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_proc WHERE proname LIKE 'follow%'}),
+	0, 'its functions are gone');
+is((finish_script(start_script()))[0], '00000', 'there is nothing left to do');
+is($node->safe_psql('postgres', $query_files), $files, 'and nothing is done');
+$node->stop;
+
+done_testing();
