@@ -1210,8 +1210,7 @@ BEGIN
 	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
 		started := pg_catalog.clock_timestamp();
 		IF rewritings[i] IS NOT NULL THEN
-			RAISE NOTICE 'step %: rewriting table %', i, relations[i]
-				USING DETAIL = 'While its indexes are built, pg_stat_progress_create_index has them.';
+			RAISE NOTICE 'step %: rewriting table %', i, relations[i];
 			EXECUTE rewritings[i];
 		ELSE
 			PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
