@@ -4,7 +4,7 @@ from django.db import connection, models
 
 class SnowflakeField(models.BigAutoField):
     def db_type(self, connection):
-        return "bigint DEFAULT snowflake_nextval()"
+        return "bigint DEFAULT snowflake_id()"
     def db_type_suffix(self, connection):    # no identity, as newer versions have it
         return None
 

@@ -6,7 +6,7 @@ Base = declarative_base()
 
 class Order(Base):
     __tablename__ = "orders"
-    id = Column(BigInteger, primary_key=True, server_default=text("snowflake_nextval()"))
+    id = Column(BigInteger, primary_key=True, server_default=text("snowflake_id()"))
     item = Column(Text)
 
 engine = create_engine("postgresql+psycopg2://")

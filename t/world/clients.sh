@@ -65,7 +65,7 @@ check_model()
 	check_client "$1" /usr/bin/python3 "$2"
 	if [ "$(query "SELECT format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid)
 			FROM pg_attribute JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-			WHERE attrelid = 'orders'::regclass AND attname = 'id'")" = 'bigint|snowflake_nextval()' ]; then
+			WHERE attrelid = 'orders'::regclass AND attname = 'id'")" = 'bigint|snowflake_id()' ]; then
 		echo "ok - $1: the key is a bigint, and the server makes it"
 	else
 		echo "not ok - $1: the key is a bigint, and the server makes it"

@@ -1,0 +1,279 @@
+#!/bin/bash
+#
+# Run what doc/clients has for the tools of Node.js that npm has: TypeORM, Drizzle,
+# Sequelize, Prisma, MikroORM, Kysely, Postgres.js and node-postgres.  Each has a
+# database of its own, in which these are looked at:
+#
+#	- an id comes back exactly in a row, nested in another, and in JSON
+#	- many rows are inserted by one statement
+#	- the tool finds no difference between its model and the database, and finds one
+#	  if the default is missing
+#	- when the tool wipes the database, the extension is left or removed as a whole,
+#	  and new ids are greater than all before
+#	- the traps of doc/clients/README.md
+#	- a table is adopted before its model is changed (TypeORM)
+#
+# Prisma's own "migrate" and "db push" need a download from elsewhere: the same engine
+# runs in its build for WebAssembly.
+#
+# usage: t/world/clients_npm.sh
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+command -v npm >/dev/null || need_packages npm
+port=$((20000 + RANDOM % 10000))
+umask 022
+# All ids are odd, and greater than 2^62: none of them fits into a number.
+start_throwaway_server <<END
+listen_addresses = 'localhost'
+port = $port
+client_min_messages = warning
+shared_preload_libraries = 'pg_stat_statements, snowflake'
+snowflake.layout = 'time:41 sequence:12 worker:10 epoch:1990-01-01T00:00:00Z'
+snowflake.worker_id = 1
+END
+export PGHOST=localhost PGPORT=$port
+work=$throwaway/work
+log=$throwaway/tool.log
+status=0
+
+# Versions are exact: the layout of some of these tools' files changes often.  Scripts
+# of packages would download things; only that of "node" is needed.
+install()
+{
+	npm install --loglevel=error --no-audit --no-fund --cache "$throwaway/npm" "$@" >"$throwaway/npm.log" 2>&1 ||
+		{ cat "$throwaway/npm.log"; die "could not install ${*: -1}"; }
+}
+
+cp -R "$throwaway/source/doc/clients" "$work"
+cp "$throwaway/source/t/world/prisma_engine.mjs" "$work/prisma"
+install --prefix "$throwaway/node" node@22.23.3
+install --prefix "$work" --ignore-scripts pg@8.23.1 typeorm@1.1.1 drizzle-orm@0.45.4 drizzle-kit@0.31.11 \
+	sequelize@6.37.8 prisma@7.10.0 @prisma/client@7.10.0 @prisma/adapter-pg@7.10.0 \
+	@prisma/schema-engine-wasm@7.10.0-4.0edf323efd1d98336f3f0a68684b56f689b900d3 \
+	@mikro-orm/core@7.2.1 @mikro-orm/sql@7.2.1 @mikro-orm/postgresql@7.2.1 kysely@0.29.9 postgres@3.4.9
+PATH=$throwaway/node/node_modules/.bin:$work/node_modules/.bin:$PATH
+# "generate" wants to know of an engine that it does not run; and no calls home
+export PRISMA_SCHEMA_ENGINE_BINARY=/bin/true PRISMA_HIDE_UPDATE_MESSAGE=1 CHECKPOINT_DISABLE=1
+
+query()
+{
+	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$1"
+}
+
+# Make a tool's database, and go to its examples.
+begin()
+{
+	tool=$1 database=$2
+	PGDATABASE=postgres query "CREATE DATABASE $database"
+	export PGDATABASE=$database DATABASE_URL=postgresql://$PGUSER@$PGHOST:$port/$database
+	query 'CREATE EXTENSION snowflake'
+	cd "$work/${3-$database}"
+}
+
+# Run a tool.  What it says is shown if it fails.
+run()
+{
+	"$@" >"$log" 2>&1 </dev/null || { sed 's/^/# /' "$log"; return 1; }
+}
+
+# Run an example, which prints an id as it is in a row, nested, and in JSON.
+check_example()
+{
+	local lines given
+
+	run "$@" || true
+	mapfile -t lines <"$log"
+	given=$(query "SELECT id FROM orders WHERE item = 'tea' AND id > 2 ^ 62 AND id % 2 = 1") || given=
+	check "$tool: an id in a row" -n "$given" -a "${lines[0]-}" = "$given"
+	check "$tool: an id that is nested" -n "$given" -a "${lines[1]-}" = "$given"
+	check "$tool: an id in JSON" -n "$given" -a \
+		"$(sed 's/.*"id":\("[0-9]*"\).*/\1/' <<<"${lines[2]-}")" = "\"$given\""
+}
+
+check_one_insert()
+{
+	check "$tool: three rows are inserted by one statement" "$(PGDATABASE=postgres query "
+			SELECT string_agg(calls || ' for ' || rows, ', ')
+			FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid
+			WHERE datname = '$database'
+				AND query ~* '^insert into (\"?public\"?\.)?\"?orders\"? ?\('")" = '1 for 3'
+}
+
+# What remains if an example does not take care.
+check_trap()
+{
+	local name=$1 lines
+	shift
+
+	run "$@" || true
+	mapfile -t lines <"$log"
+	check "$tool: $name" -n "${lines[1]-}" -a "${lines[0]-}" != "${lines[1]-}"
+}
+
+# What the tool says about the difference, with and without a default.
+check_diff()
+{
+	local nothing=$1 found=no
+	shift
+
+	! run "$@" || ! grep -qxF -e "$nothing" "$log" || found=nothing
+	[ $found = nothing ] || sed 's/^/# /' "$log"
+	check "$tool: the database is as the model" $found = nothing
+	query 'ALTER TABLE orders ALTER id DROP DEFAULT'
+	found=no
+	! run "$@" || ! grep -qi '^alter table "orders" alter column "id" set default snowflake_id()' "$log" ||
+		found=default
+	check "$tool: a missing default would be found" $found = default
+	query 'ALTER TABLE orders ALTER id SET DEFAULT snowflake_id()'
+}
+
+# Have the tool wipe the database.  The extension is "there" after it, or "gone".
+check_wiped()
+{
+	local name=$1 expected=$2 last
+	shift 2
+
+	last=$(query 'SELECT max(id) FROM orders') || last=NULL
+	run "$@" || true
+	check "$tool: $name wipes the database" "$(query "SELECT to_regclass('orders') IS NULL")" = t
+	check "$tool: after $name the extension is $expected, as a whole" "$(query "
+			SELECT string_agg(CASE count WHEN 0 THEN 'gone' ELSE 'there' END, ' ') FROM (
+				SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'
+				UNION ALL SELECT count(*) FROM pg_proc WHERE proname = 'snowflake_id'
+				UNION ALL SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_internal') AS parts")" = \
+		"$expected $expected $expected"
+	query 'CREATE SCHEMA IF NOT EXISTS public; CREATE EXTENSION IF NOT EXISTS snowflake SCHEMA public'
+	check "$tool: ids after $name are greater" "$(query "SELECT snowflake_id() > $last")" = t
+}
+
+query 'CREATE EXTENSION pg_stat_statements'
+check "Node.js 22" "$(node --version | cut -d . -f 1)" = v22
+
+begin TypeORM typeorm
+run typeorm schema:sync --dataSource data-source.js || status=1
+check_example node example.js
+check_one_insert
+check_diff 'Your schema is up to date - there are no queries to be executed by schema synchronization.' \
+	typeorm schema:log --dataSource data-source.js
+check_wiped 'schema:drop' there typeorm schema:drop --dataSource data-source.js
+# the same key with decorators, which plain JavaScript calls
+cat >decorated.js <<'END'
+const { Column, DataSource, Entity, PrimaryColumn } = require('typeorm');
+const key = () => ({ type: 'bigint', primary: true, default: () => 'snowflake_id()' });
+class Tea {}
+Entity('teas')(Tea);
+PrimaryColumn(key())(Tea.prototype, 'id');
+Column('text')(Tea.prototype, 'name');
+module.exports = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities: [Tea] });
+END
+run typeorm schema:log --dataSource decorated.js || status=1
+check "$tool: @PrimaryColumn() with the same key" \
+	"$(grep -c '^CREATE TABLE "teas" ("id" bigint NOT NULL DEFAULT snowflake_id(),' "$log")" = 1
+# Convert: the model as it was, the table, then the new model.
+sed "s/type: 'bigint', primary: true, default.*snowflake_id()'/type: 'int', primary: true, generated: true/" \
+	data-source.js >old.js
+run typeorm schema:sync --dataSource old.js || status=1
+query "INSERT INTO customers (name) VALUES ('Ada'); INSERT INTO orders (item, \"customerId\") VALUES ('milk', 1)"
+run typeorm schema:log --dataSource data-source.js || status=1
+check "$tool: a model that is changed first would drop the ids" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
+query "CALL snowflake_adopt_all('public', drop_sequence => true)"
+run typeorm schema:log --dataSource old.js || status=1
+check "$tool: so would the old model, of an adopted table" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
+check_diff 'Your schema is up to date - there are no queries to be executed by schema synchronization.' \
+	typeorm schema:log --dataSource data-source.js
+run typeorm schema:sync --dataSource data-source.js || status=1
+check_example node example.js
+check "$tool: old ids are kept" "$(query "SELECT id, \"customerId\" FROM orders WHERE item = 'milk'")" = '1|1'
+
+begin Drizzle drizzle
+run drizzle-kit push || status=1
+check_example node example.mjs
+check_one_insert
+# without the import of the parsers
+sed '/node_json/d' example.mjs >trap.mjs
+check_trap 'without node_json.js, nested ids lose digits' node trap.mjs
+check_diff '[i] No changes detected' drizzle-kit push --verbose --force
+echo >empty.mjs
+check_wiped 'push of an empty schema' there \
+	drizzle-kit push --force --dialect postgresql --schema empty.mjs --url "$DATABASE_URL"
+
+begin Sequelize sequelize
+check_example node example.js
+check_one_insert
+run node --eval "const { sequelize } = require('./models.js');
+	sequelize.sync({ alter: true, logging: console.log }).then(() => sequelize.close())" || status=1
+# it says again what is so already, and makes foreign keys anew
+check "$tool: sync() with alter runs" "$(grep -c 'ALTER TABLE "orders"' "$log")" -gt 0
+check "$tool: it drops nothing else" "$(grep -E 'DROP (TABLE|COLUMN|SEQUENCE|VIEW|SCHEMA)|"id" DROP' "$log")" = ''
+check "$tool: it leaves the key as it is" "$(query "SELECT data_type, column_default FROM information_schema.columns
+		WHERE table_name = 'orders' AND column_name = 'id'")" = 'bigint|snowflake_id()'
+check_wiped 'drop()' there node --eval "const { sequelize } = require('./models.js');
+	sequelize.drop().then(() => sequelize.close())"
+run node example.js || status=1
+check_wiped 'dropSchema()' gone node --eval "const { sequelize } = require('./models.js');
+	sequelize.dropSchema('public').then(() => sequelize.close())"
+
+begin Prisma prisma
+run prisma generate || status=1
+run node prisma_engine.mjs push || status=1
+check_example node example.js
+check_one_insert
+check_diff '-- This is an empty migration.' node prisma_engine.mjs diff
+check_wiped 'reset' gone node prisma_engine.mjs reset
+
+begin MikroORM mikroorm
+cat >schema.mjs <<'END'
+import { MikroORM } from '@mikro-orm/postgresql';
+const { default: config } = await import(process.argv[2]);
+const orm = await MikroORM.init(config);
+console.log(await orm.schema[process.argv[3]](JSON.parse(process.argv[4] ?? '{}')) || 'nothing');
+await orm.close();
+END
+run node schema.mjs ./mikro-orm.config.mjs update || status=1
+check_example node example.mjs
+check_one_insert
+check_diff nothing node schema.mjs ./mikro-orm.config.mjs getUpdateSchemaSQL
+sed "s/ignoreSchema: .*]/ignoreSchema: []/" mikro-orm.config.mjs >schemas.mjs
+run node schema.mjs ./schemas.mjs getUpdateSchemaSQL || status=1
+check "$tool: without ignoreSchema, updates try to drop ours" "$(grep -c '^drop schema.*snowflake_internal' "$log")" = 1
+sed 's/\.autoincrement(false)//' mikro-orm.config.mjs >serial.mjs
+run node schema.mjs ./serial.mjs getCreateSchemaSQL || status=1
+check "$tool: without autoincrement(false), the key is a serial" "$(grep -c '"id" bigserial' "$log")" = 2
+check_wiped 'schema.drop()' there node schema.mjs ./mikro-orm.config.mjs drop
+run node schema.mjs ./mikro-orm.config.mjs update || status=1
+run node example.mjs || status=1
+make_anew()
+{
+	node schema.mjs ./mikro-orm.config.mjs drop '{"dropDb": true}' && PGDATABASE=postgres query "CREATE DATABASE $database"
+}
+check_wiped 'schema.drop() with dropDb' gone make_anew
+
+begin Kysely kysely
+check_example node example.mjs
+check_one_insert
+query 'DROP TABLE orders, customers'
+# the id as it is
+sed "s/cast('orders.id', 'text').as('id')/'orders.id'/" example.mjs >trap.mjs
+check_trap 'without cast(), ids in jsonArrayFrom() lose digits' node trap.mjs
+
+begin Postgres.js postgresjs
+query 'CREATE TABLE customers (id bigint PRIMARY KEY DEFAULT snowflake_id(), name text);
+	CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id(), item text, customer_id bigint)'
+check_example node example.mjs
+check_one_insert
+
+begin node-postgres node_json .
+query 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id(), item text)'
+check_example node node_json_example.js
+# without the parsers, which only it requires
+sed '/node_json/d' node_json_example.js >trap.js
+query 'TRUNCATE orders'
+check_trap 'without node_json.js, ids in JSON lose digits' node trap.js
+# banner and all but what loads the driver
+check "the guide shows node_json.js" "$(sed -n '/^```js of node_json.js$/,/^```$/{//!p}' "$throwaway/source/doc/guide.md")" = \
+	"$(sed 1,2d "$work/node_json.js")"
+
+exit "$status"
