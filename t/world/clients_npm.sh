@@ -122,7 +122,7 @@ check_diff()
 	! run "$@" || ! grep -qxF -e "$nothing" "$log" || found=nothing
 	[ $found = nothing ] || sed 's/^/# /' "$log"
 	check "$tool: the database is as the model" $found = nothing
-	query 'ALTER TABLE orders ALTER id DROP DEFAULT'
+	query 'ALTER TABLE orders ALTER id DROP DEFAULT' || { status=1; return; }
 	found=no
 	! run "$@" || ! grep -qi '^alter table "orders" alter column "id" set default snowflake_id()' "$log" ||
 		found=default
@@ -176,10 +176,10 @@ check "$tool: @PrimaryColumn() with the same key" \
 sed "s/type: 'bigint', primary: true, default.*snowflake_id()'/type: 'int', primary: true, generated: true/" \
 	data-source.js >old.js
 run typeorm schema:sync --dataSource old.js || status=1
-query "INSERT INTO customers (name) VALUES ('Ada'); INSERT INTO orders (item, \"customerId\") VALUES ('milk', 1)"
+query "INSERT INTO customers (name) VALUES ('Ada'); INSERT INTO orders (item, \"customerId\") VALUES ('milk', 1)" || status=1
 run typeorm schema:log --dataSource data-source.js || status=1
 check "$tool: a model that is changed first would drop the ids" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
-query "CALL snowflake_adopt_all('public', drop_sequence => true)"
+query "CALL snowflake_adopt_all('public', drop_sequence => true)" || status=1
 run typeorm schema:log --dataSource old.js || status=1
 check "$tool: so would the old model, of an adopted table" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
 check_diff 'Your schema is up to date - there are no queries to be executed by schema synchronization.' \
@@ -254,7 +254,7 @@ check_wiped 'schema.drop() with dropDb' gone make_anew
 begin Kysely kysely
 check_example node example.mjs
 check_one_insert
-query 'DROP TABLE orders, customers'
+query 'DROP TABLE orders, customers' || status=1
 # the id as it is
 sed "s/cast('orders.id', 'text').as('id')/'orders.id'/" example.mjs >trap.mjs
 check_trap 'without cast(), ids in jsonArrayFrom() lose digits' node trap.mjs
