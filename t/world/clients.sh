@@ -77,6 +77,32 @@ query 'CREATE EXTENSION snowflake' >/dev/null
 check_model SQLAlchemy "$clients/sqlalchemy_model.py"
 check_model Django "$clients/django_model.py"
 
+# A model that says nothing about its key.
+cat >default_auto_field.py <<END
+import django_model
+from django.conf import settings
+settings.DEFAULT_AUTO_FIELD = "django_model.SnowflakeField"
+from django.db import connection, models
+class Parcel(models.Model):
+    order = models.ForeignKey(django_model.Order, models.CASCADE)
+    class Meta: app_label, db_table = "shop", "parcels"
+with connection.schema_editor() as editor:
+    editor.create_model(Parcel)
+print(Parcel.objects.create(order=django_model.Order.objects.get()).id)
+END
+query 'DROP TABLE orders' >/dev/null
+id=$(PYTHONPATH=$clients /usr/bin/python3 default_auto_field.py 2>error.log | sed -n 2p) || cat error.log
+found=$(query "SELECT string_agg(format('%s %s %s', attname, format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid)), ', ' ORDER BY attnum)
+	FROM parcels, pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+	WHERE attrelid = 'parcels'::regclass AND attnum > 0 AND id = ${id:-0}") || true
+if [ "$found" = 'id bigint snowflake_nextval(), order_id bigint ' ]; then
+	echo "ok - Django, DEFAULT_AUTO_FIELD"
+else
+	echo "not ok - Django, DEFAULT_AUTO_FIELD: $id"
+	status=1
+fi
+query 'DROP TABLE parcels' >/dev/null
+
 query "DROP TABLE orders; CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)" >/dev/null
 check_all ""
 

@@ -1,0 +1,24 @@
+# peewee: the key is left out of INSERT, and comes by RETURNING.
+import json, os
+from peewee import SQL, BigIntegerField, ForeignKeyField, Model, PostgresqlDatabase, TextField
+from playhouse.shortcuts import model_to_dict
+
+db = PostgresqlDatabase(os.environ["PGDATABASE"])
+
+def snowflake():
+    return BigIntegerField(primary_key=True, constraints=[SQL("DEFAULT snowflake_id()")])
+
+class Order(Model):
+    id, item = snowflake(), TextField()
+    class Meta: database, table_name = db, "orders"
+
+class Parcel(Model):
+    id, order = snowflake(), ForeignKeyField(Order)
+    class Meta: database, table_name = db, "parcels"
+
+db.create_tables([Order, Parcel])
+order = Order.create(item="tea")
+Parcel.create(order=order)
+parcel = Parcel.select(Parcel, Order).join(Order).get()
+print(order.id, parcel.order.id, json.dumps(model_to_dict(parcel)), sep="\n")    # numbers
+Order.insert_many([{"item": "coffee"}] * 100).execute()

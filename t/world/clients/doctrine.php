@@ -1,0 +1,55 @@
+<?php    // Doctrine, after its example: diffs against the database, and dropping.
+require dirname(__DIR__, 3) . '/doc/clients/doctrine.php';
+use Doctrine\ORM\Tools\SchemaTool;
+
+function check(string $name, bool $condition): void {
+    echo $condition ? 'ok' : 'not ok', " - $name\n";
+}
+
+$connection = $em->getConnection();
+$classes = $em->getMetadataFactory()->getAllMetadata();
+$tool = new SchemaTool($em);
+$largest = fn () => $connection->fetchOne('SELECT max(id) FROM orders');
+$extension = fn () => $connection->fetchOne("SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'") === 1;
+
+try {
+    $connection->executeStatement("INSERT INTO orders (item) VALUES ('milk')");
+    $seen = $connection->lastInsertId();
+} catch (Doctrine\DBAL\Exception\DriverException $e) {
+    $seen = $e->getPrevious()::class;
+}
+check('lastInsertId() knows no id', $seen === Doctrine\DBAL\Driver\Exception\NoIdentityValue::class);
+check('RETURNING does', $connection->fetchOne("INSERT INTO orders (item) VALUES ('milk') RETURNING id") === $largest());
+
+// orm:schema-tool:update, and what migrations:diff compares
+$diff = $tool->getUpdateSchemaSql($classes);
+print implode("\n", $diff) . "\n";
+check('the diff is empty', $diff === []);
+$filter = $config->getSchemaAssetsFilter();
+$config->setSchemaAssetsFilter(fn () => true);
+$diff = $tool->getUpdateSchemaSql($classes);
+print implode("\n", $diff) . "\n";
+check('which needs the filter', preg_grep('/snowflake_internal/', $diff) !== []);
+$config->setSchemaAssetsFilter($filter);
+
+// orm:schema-tool:drop, with --full-database, too
+foreach (['dropSchema' => [$classes], 'dropDatabase' => []] as $drop => $arguments) {
+    $before = $largest();
+    $tool->$drop(...$arguments);
+    check("$drop() drops the tables", $connection->fetchOne("SELECT to_regclass('orders')") === null);
+    check("and leaves the extension", $extension());
+    $tool->createSchema($classes);
+    $em->clear();
+    $em->persist($order = new Order);
+    $em->flush();
+    check('ids go on above those before', $order->id > $before);
+}
+$config->setSchemaAssetsFilter(fn () => true);
+try {
+    $tool->dropDatabase();
+    $failed = false;
+} catch (Doctrine\DBAL\Exception $e) {
+    print $e->getMessage() . "\n";
+    $failed = true;
+}
+check('dropDatabase() needs the filter', $failed && $extension());

@@ -1,0 +1,118 @@
+# Rails, after its example: schemas that are dumped and loaded, fixtures, sequences that
+# are reset, and keys of tables that say nothing about them.
+
+require "active_record"
+require "active_record/connection_adapters/postgresql_adapter"
+# an initializer, as it is read once
+ActiveRecord::ConnectionAdapters::PostgreSQLAdapter::NATIVE_DATABASE_TYPES[:primary_key] = "bigint PRIMARY KEY DEFAULT snowflake_id()"
+require_relative "../../../doc/clients/rails"
+require "fileutils"
+require "stringio"
+
+def check(name, condition)
+  puts "#{condition ? 'ok' : 'not ok'} - #{name}"
+end
+
+def connection
+  ActiveRecord::Base.connection
+end
+
+def error
+  connection.transaction(requires_new: true) { yield }
+  nil
+rescue ActiveRecord::StatementInvalid => e
+  e.message
+end
+
+def largest
+  connection.select_value("SELECT max(id) FROM orders").to_i
+end
+
+def new_id
+  Order.create!(item: "milk").id
+end
+
+# what db:schema:dump writes
+def dump
+  out = StringIO.new
+  ActiveRecord::SchemaDumper.dump(ActiveRecord::Base.connection_pool, out)
+  out.string
+end
+
+def column_default(table)
+  connection.select_value("SELECT pg_get_expr(adbin, adrelid) FROM pg_attrdef WHERE adrelid = '#{table}'::regclass")
+end
+
+# schema.rb, in the same database
+schema = dump
+check "schema.rb has the default", schema.include?('create_table "orders", id: :bigint, default: -> { "snowflake_id()" }')
+check "schema.rb has the extension", schema.include?('enable_extension "snowflake"')
+check "schema.rb has nothing else of the extension", schema.scan(/snowflake/).size == 3
+check "which needs the line of the example", connection.method(:schema_names).super_method.call.include?("snowflake_internal")
+before = largest
+eval(schema)
+check "db:schema:load in the same database", Order.count == 0 && dump == schema
+check "ids go on above those before", new_id > before
+
+# in another database
+def in_new_database(name)
+  config = { adapter: "postgresql", database: name }
+  connection.execute("CREATE DATABASE #{name}")
+  ActiveRecord::Base.establish_connection(config)
+  yield ActiveRecord::DatabaseConfigurations::HashConfig.new("test", "primary", config)
+ensure
+  ActiveRecord::Base.establish_connection(adapter: "postgresql")
+end
+
+in_new_database("rails_2") do
+  eval(schema)
+  check "db:schema:load in another database", dump == schema && new_id > before
+end
+
+# structure.sql
+def structure(config, file)
+  ActiveRecord::Tasks::PostgreSQLDatabaseTasks.new(config).structure_dump(file, [])
+  # a random key in each
+  File.read(file).gsub(/^\\(un)?restrict .*/, "")
+end
+
+here = ActiveRecord::DatabaseConfigurations::HashConfig.new("test", "primary", adapter: "postgresql", database: ENV["PGDATABASE"])
+sql = structure(here, "structure.sql")
+check "structure.sql has the default and the extension",
+  sql.include?("DEFAULT public.snowflake_id() NOT NULL") && sql.include?("CREATE EXTENSION IF NOT EXISTS snowflake")
+in_new_database("rails_3") do |config|
+  ActiveRecord::Tasks::PostgreSQLDatabaseTasks.new(config).structure_load("structure.sql", [])
+  check "structure.sql loads in another database", structure(config, "again.sql") == sql && new_id > before
+end
+
+# fixtures and sequences: "nextval" in the default's name is taken for a sequence's
+FileUtils.mkdir_p("fixtures")
+File.write("fixtures/orders.yml", "green:\n  item: green tea\n")
+Order.delete_all
+check "fixtures", !error { ActiveRecord::FixtureSet.create_fixtures("fixtures", "orders") } && Order.first.item == "green tea"
+check "reset_pk_sequence!", !error { connection.reset_pk_sequence!("orders") } && new_id > before
+connection.execute("ALTER TABLE orders ALTER id SET DEFAULT snowflake_nextval()")
+connection.schema_cache.clear!
+ActiveRecord::FixtureSet.reset_cache
+check "fixtures need a name without nextval", error { ActiveRecord::FixtureSet.create_fixtures("fixtures", "orders") }
+check "reset_pk_sequence! needs a name without nextval", error { connection.reset_pk_sequence!("orders") }
+connection.execute("ALTER TABLE orders ALTER id SET DEFAULT snowflake_id()")
+
+# new tables that say nothing about their key
+ActiveRecord::Schema.define do
+  create_table(:teas) { |t| t.text :name }
+  create_table(:cups) { |t| t.references :tea, foreign_key: true }
+end
+class Tea < ActiveRecord::Base; has_many :cups; end
+class Cup < ActiveRecord::Base; belongs_to :tea; end
+cup = Tea.create!(name: "green").cups.create!
+check "NATIVE_DATABASE_TYPES gives new tables the default", column_default("teas") == "snowflake_id()" && column_default("cups") == "snowflake_id()"
+check "and their rows ids", cup.tea_id > before && cup.id > cup.tea_id
+check "which schema.rb has", dump.include?('create_table "cups", id: :bigint, default: -> { "snowflake_id()" }')
+
+# without the extension
+before = largest
+connection.disable_extension("snowflake", force: :cascade)
+check "disable_extension drops all of it", connection.select_value("SELECT to_regnamespace('snowflake_internal')").nil?
+eval(schema)
+check "ids after that are above those before", new_id > before

@@ -1,0 +1,34 @@
+# SQLModel, after its example: what alembic --autogenerate compares, and how many
+# statements add_all() takes.
+import os, runpy
+from alembic.autogenerate import compare_metadata, produce_migrations, render_python_code
+from alembic.migration import MigrationContext
+from sqlalchemy import event
+
+def check(name, condition):
+    print("ok" if condition else "not ok", "-", name)
+
+example = runpy.run_path(os.path.dirname(__file__) + "/../../../doc/clients/sqlmodel_model.py")
+engine, Order, SQLModel, Session = (example[name] for name in ("engine", "Order", "SQLModel", "Session"))
+
+def compare(metadata):
+    with engine.connect() as connection:
+        context = MigrationContext.configure(
+            connection, opts={"compare_type": True, "compare_server_default": True, "include_schemas": True})
+        return compare_metadata(context, metadata), render_python_code(produce_migrations(context, metadata).upgrade_ops)
+
+diff, script = compare(SQLModel.metadata)
+print(script)
+check("alembic finds no difference", diff == [])
+diff, script = compare(type(SQLModel.metadata)())
+print(script)
+check("and lists nothing of the extension, also if the model is empty",
+      {d[1].name for d in diff if d[0] == "remove_table"} == {"orders", "parcels"} and "snowflake" not in
+      script.replace("snowflake_id()", ""))
+
+statements = []
+event.listen(engine, "before_cursor_execute", lambda conn, cursor, sql, *rest: statements.append(sql))
+with Session(engine) as session:
+    session.add_all(Order(item="milk") for _ in range(100))
+    session.commit()
+check("add_all() takes a statement for each row", sum("INSERT" in sql for sql in statements) == 100)

@@ -1,0 +1,249 @@
+#!/bin/bash
+#
+# Run what doc/clients/ shows for the ORMs and drivers that Debian packages, each in a
+# database of its own, whose owner is no superuser.  Packages and server are those of the
+# release that has PostgreSQL 18; Diesel's, of the one that has 17.
+#
+# An example prints the id of a row, the same id as it came with a row that refers to it,
+# and JSON; then most insert 100 rows more.  The server's log says in how many statements.
+# The layout makes ids that need 63 bits.  What is in t/world/clients/ goes on from there:
+# schemas that are dumped, compared, loaded and dropped.
+#
+# usage: t/world/clients_debian.sh [TOOL ...], as root
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+declare -A packages=(
+	[rails]='ruby-activerecord ruby-pg'
+	[eloquent]='php-cli php-pgsql php-illuminate-database php-illuminate-events php-illuminate-filesystem php-symfony-process'
+	[doctrine]='php-cli php-pgsql php-doctrine-orm'
+	[sequel]='ruby-sequel ruby-pg'
+	[gorm]='golang-go golang-gorm-gorm-dev golang-gorm-driver-postgres-dev'
+	[pgx]='golang-go golang-github-jackc-pgx-v5-dev'
+	[diesel]='cargo librust-diesel-dev librust-serde-dev librust-serde-json-dev libpq-dev'
+	[peewee]='python3-peewee python3-psycopg2'
+	[sqlmodel]='python3-sqlmodel python3-alembic python3-psycopg'
+	[asyncpg]='python3-asyncpg'
+	[dbix_class]='libdbix-class-perl libdbix-class-schema-loader-perl libsql-translator-perl libdbd-pg-perl'
+)
+# Diesel of the release with 18 does not compile with that release's other crates.
+declare -A in_release=([diesel]=17)
+all=(rails eloquent doctrine sequel gorm pgx diesel peewee sqlmodel asyncpg dbix_class)
+[ $# -gt 0 ] || set -- "${all[@]}"
+for tool in "$@"; do
+	[ -n "${packages[$tool]-}" ] || die "tool $tool is none of ${all[*]}"
+done
+
+# Install the packages of tools in a release, and run the tools there.
+run_tools()
+{
+	local version=$1 tool wanted=() names
+	shift
+
+	for tool in "$@"; do
+		read -ra names <<<"${packages[$tool]}"
+		wanted+=("${names[@]}")
+	done
+	make_release "$version" || return 1
+	{
+		chroot "$(release_dir "$version")" apt-get -q update &&
+			chroot "$(release_dir "$version")" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+				apt-get -q -y --no-install-recommends install "${wanted[@]}"
+	} >"$log" 2>&1 || { cat "$log"; echo "could not install what is tested"; return 1; }
+	run_in_release "$version" t/world/clients_debian.sh "$@"
+}
+
+if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
+	[ "$(id -u)" -eq 0 ] || die "needs root"
+	need_packages debootstrap
+	log=$(mktemp)
+	trap 'rm -f "$log"' EXIT
+	status=0
+	for version in 18 17; do
+		tools=()
+		for tool in "$@"; do
+			[ "${in_release[$tool]:-18}" -ne "$version" ] || tools+=("$tool")
+		done
+		[ ${#tools[@]} -eq 0 ] || run_tools "$version" "${tools[@]}" || status=1
+	done
+	exit "$status"
+fi
+
+umask 022
+start_throwaway_server <<END
+snowflake.layout = 'snowflake epoch:1970-01-01T00:00:00Z'
+log_statement = all
+END
+export HOME=$throwaway
+clients=$throwaway/source/doc/clients
+tests=$throwaway/source/t/world/clients
+status=0
+
+# As a superuser, whoever runs the tools.
+query()
+{
+	PGUSER=postgres psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 "${@:2}" --command="$1"
+}
+
+# How many statements that begin as a regular expression says there are since the log had a size.
+count_statements()
+{
+	tail --bytes="+$(($1 + 1))" "$throwaway/log" |
+		grep --count --ignore-case -E "LOG:  (statement|execute [^:]*): *($2)" || true
+}
+
+# Run an example, which is to insert 1 row, and 100 in so many statements, or none.
+run_example()
+{
+	local statements=$1 size lines=() ids
+	shift
+
+	size=$(stat --format=%s "$throwaway/log")
+	if ! "$@" >out 2>errors || ! [[ $(sed -n 1p out) =~ ^[0-9]+$ ]]; then
+		sed 's/^/# /' out errors
+		check "$tool: the example runs" ""
+		return
+	fi
+	mapfile -t lines <out
+	echo "# $tool: JSON: ${lines[2]-}"
+	check "$tool: the example prints the id of its row" "$(query "SELECT count(*) FROM orders
+		WHERE item = 'tea' AND id = '${lines[0]}' AND id > 2 ^ 62
+			AND abs(extract(epoch FROM snowflake_timestamp(id) - clock_timestamp())) < 60")" = 1
+	check "$tool: the id is the same in a row that refers to it" "${lines[1]-}" = "${lines[0]}"
+	check "$tool: the id is the same in JSON" "$(query "SELECT count(*)
+		FROM jsonb_path_query('${lines[2]:-null}', 'lax $.**.id') AS found
+		WHERE found #>> '{}' = '${lines[0]}'")" -gt 0
+	check "$tool: the server makes the keys, and no column else has the default" \
+		"$(query "SELECT string_agg(adrelid::regclass || '.' || attname || ' ' || format_type(atttypid, atttypmod) || ' '
+				|| pg_get_expr(adbin, adrelid), ', ' ORDER BY adrelid::regclass::text)
+			FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+			WHERE attrelid IN ('orders'::regclass, 'parcels'::regclass)")" \
+		= 'orders.id bigint snowflake_id(), parcels.id bigint snowflake_id()'
+	[ "$statements" -gt 0 ] || return 0
+	ids=$(query "SELECT count(*) FROM orders WHERE item = 'coffee' AND id > 2 ^ 62")
+	check "$tool: 100 rows have ids" "$ids" -eq 100
+	check "$tool: statements that insert 100 rows: $statements" \
+		"$(count_statements "$size" '(INSERT INTO|COPY) ("?public"?\.)?"?orders')" -eq $((1 + statements))
+}
+
+# Run the example once more, and go on from there, in the language of the tool.
+run_more()
+{
+	local failed=
+
+	query 'DROP TABLE parcels, orders'
+	"$@" >out 2>errors || failed=yes
+	grep -E '^(not )?ok - ' out | sed 's/ - / - clients_debian: '"$tool"': /' || failed=yes
+	if [ -n "$failed" ] || grep -q '^not ok - ' out; then
+		grep -hv '^ok - ' out errors | head -n 20 | sed 's/^/# /' || true
+		[ -z "$failed" ] || echo "not ok - clients_debian: $tool broke off"
+		status=1
+	fi
+}
+
+check_rails()
+{
+	run_example 1 ruby "$clients/rails.rb"
+	run_more ruby "$tests/rails.rb"
+}
+
+check_eloquent()
+{
+	run_example 1 php "$clients/eloquent.php"
+	run_more php "$tests/eloquent.php"
+}
+
+check_doctrine()
+{
+	run_example 0 php "$clients/doctrine.php"
+	run_more php "$tests/doctrine.php"
+}
+
+check_sequel()
+{
+	run_example 1 ruby "$clients/sequel.rb"
+	run_more ruby "$tests/sequel.rb"
+}
+
+# Debian's packages of Go are sources in a tree, without modules.
+build_go()
+{
+	GO111MODULE=off CGO_ENABLED=0 GOPATH=/usr/share/gocode GOCACHE=$throwaway/go GOFLAGS=-p=2 go build -o "$throwaway/$tool" "$clients/$tool.go"
+}
+
+check_gorm()
+{
+	local size
+
+	build_go
+	run_example 1 "$throwaway/gorm"
+	size=$(stat --format=%s "$throwaway/log")
+	"$throwaway/gorm" >out || true
+	check "gorm: the example runs again" "$(sed -n 2p out)" = "$(sed -n 1p out)"
+	check "gorm: AutoMigrate finds nothing to change" "$(count_statements "$size" 'CREATE|ALTER|DROP')" -eq 0
+}
+
+check_pgx()
+{
+	build_go
+	run_example 1 "$throwaway/pgx"
+}
+
+# Debian's crates are a registry in a directory.
+check_diesel()
+{
+	mkdir -p crate/src crate/.cargo
+	cp "$clients/diesel.rs" crate/src/main.rs
+	cat >crate/Cargo.toml <<-'END'
+		[package]
+		name = "example"
+		version = "0.0.0"
+		edition = "2021"
+		[dependencies]
+		diesel = { version = "2", default-features = false, features = ["postgres", "32-column-tables", "with-deprecated"] }
+		serde = { version = "1", features = ["derive"] }
+		serde_json = "1"
+	END
+	cat >crate/.cargo/config.toml <<-'END'
+		[source.crates-io]
+		replace-with = "debian"
+		[source.debian]
+		directory = "/usr/share/cargo/registry"
+	END
+	(cd crate && cargo build --quiet --offline) || die "could not build Diesel's example"
+	run_example 1 crate/target/debug/example
+}
+
+check_peewee()
+{
+	run_example 1 /usr/bin/python3 "$clients/peewee_model.py"
+	run_more /usr/bin/python3 "$tests/peewee_model.py"
+}
+
+check_sqlmodel()
+{
+	run_example 1 /usr/bin/python3 "$clients/sqlmodel_model.py"
+	run_more /usr/bin/python3 "$tests/sqlmodel_model.py"
+}
+
+check_asyncpg()
+{
+	run_example 1 /usr/bin/python3 "$clients/asyncpg_copy.py"
+}
+
+check_dbix_class()
+{
+	run_example 100 perl "$clients/dbix_class.pl"
+	run_more perl "$tests/dbix_class.pl"
+}
+
+query 'CREATE ROLE shop LOGIN CREATEDB'
+for tool in "$@"; do
+	PGDATABASE=postgres query "CREATE DATABASE $tool OWNER shop"
+	export PGDATABASE=$tool PGUSER=shop
+	psql --no-psqlrc --quiet --command='CREATE EXTENSION snowflake'
+	"check_$tool"
+done
+exit "$status"
