@@ -63,5 +63,6 @@ DROP ROLE regress_snowflake_nobody;
 -- Nothing of ours in the user's schema but functions, which no tool lists or drops
 SELECT pg_describe_object(classid, objid, 0) FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND classid <> 'pg_proc'::regclass
-	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake') ORDER BY 1;
+	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
+	AND (pg_identify_object(classid, objid, 0)).schema IS DISTINCT FROM 'snowflake_internal';
 SELECT count(*) FROM information_schema.tables WHERE table_name LIKE '%snowflake%';
