@@ -195,7 +195,7 @@ my $prepared = $node->background_psql('postgres', on_error_stop => 0);
 $prepared->query_safe('PREPARE statement AS SELECT id FROM accounts WHERE id = 2; EXECUTE statement');
 
 # The script, with clients from beginning to end
-$clients = start_impatient_clients('10s', '--client=4 --rate=200 --time=3600');
+$clients = start_impatient_clients('60s', '--client=4 --rate=200 --time=3600');
 
 my $lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
 is((finish_script(start_script()))[0], '55P03', 'step 1: does not come to its locks');
