@@ -118,13 +118,15 @@ need_packages()
 		apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null >&2
 }
 
-# Install Node.js with its driver pg, in the directory of a throwaway server.
+# Install Node.js with its driver pg, and other packages of npm, in the directory of a
+# throwaway server.
+# shellcheck disable=SC2120
 need_node_pg()
 {
 	# a Node.js that is there may be another than Debian's
 	command -v npm >/dev/null || need_packages nodejs npm
-	npm install --loglevel=error --no-save --prefix "$throwaway/node" --cache "$throwaway/npm" pg@8 >"$throwaway/npm.log" 2>&1 ||
-		{ cat "$throwaway/npm.log"; die "could not install pg"; }
+	npm install --loglevel=error --no-save --prefix "$throwaway/node" --cache "$throwaway/npm" pg@8 "$@" >"$throwaway/npm.log" 2>&1 ||
+		{ cat "$throwaway/npm.log"; die "could not install ${*:-pg}"; }
 	export NODE_PATH=$throwaway/node/node_modules
 }
 

@@ -1,8 +1,18 @@
 // Hand out ids without a round trip for each: blocks come from
 // snowflake_reserve(), the next ones before the last is used up.
+//
+//	const ids = new Ids();    // or new Ids({ host: ... }, 10000)
+//	const order = { id: await ids.next(), item: 'tea' };
+//
+// A worker thread or a process of a cluster makes its own.
+const { Pool } = require('pg');
+
 class Ids {
-  constructor(client, size = 1000) {
-    this.client = client;
+  constructor(config = {}, size = 1000) {
+    // A connection of its own: if all of the application's are in transactions
+    // that wait for an id, none is left to fetch one.
+    this.pool = new Pool({ allowExitOnIdle: true, ...config, max: 1 });
+    this.pool.on('error', () => {});    // an idle one broke: the next query opens another
     this.size = size;
     this.blocks = [];
     this.left = 0n;
@@ -19,10 +29,11 @@ class Ids {
     return id;
   }
 
-  // Many callers share one request.
+  // Many callers share one request.  The ids come as text, as the application may
+  // have made numbers of the driver's bigints, which would round them.
   fill() {
-    this.refill ??= this.client
-      .query('SELECT first_id, last_id FROM snowflake_reserve($1)', [this.size])
+    this.refill ??= this.pool
+      .query('SELECT first_id::text, last_id::text FROM snowflake_reserve($1)', [this.size])
       .then(({ rows }) => {
         for (const row of rows) {
           const block = { next: BigInt(row.first_id), last: BigInt(row.last_id) };

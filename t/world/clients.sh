@@ -120,32 +120,18 @@ done
 PGPORT=$bouncer_port check_all ", through pgbouncer"
 
 # Blocks: several callers at once, in two processes, while psql makes ids, too.
-cat >blocks_test.js <<END
-const { Client } = require('pg');
-const Ids = require('$clients/blocks.js');
-async function main() {
-  const client = new Client();
-  await client.connect();
-  const ids = new Ids(client, 1000);
-  await Promise.all(Array.from({ length: 20 }, async () => {
-    for (let i = 0; i < 2500; i++) console.log(String(await ids.next()));
-  }));
-  await client.end();
-}
-main();
-END
-node blocks_test.js >blocks.1 &
+node source/t/world/blocks/hand_out.js "$clients" blocks 1 0 50000 &
 one=$!
-PGPORT=$bouncer_port node blocks_test.js >blocks.2 &
+PGPORT=$bouncer_port node source/t/world/blocks/hand_out.js "$clients" blocks 1 0 50000 &
 two=$!
-query 'SELECT snowflake_nextval() FROM generate_series(1, 50000)' >blocks.3
+query 'SELECT snowflake_nextval() FROM generate_series(1, 50000)' >blocks.psql
 wait "$one" "$two"
-ids=$(cat blocks.[123] | wc -l)
-different=$(sort -u blocks.[123] | wc -l)
+ids=$(cat blocks.* | wc -l)
+different=$(sort -u blocks.* | wc -l)
 if [ "$ids" -eq 150000 ] && [ "$different" -eq 150000 ]; then
-	echo "ok - Node.js, blocks: $ids ids, all different"
+	echo "ok - Node.js, blocks, through pgbouncer, too: $ids ids, all different"
 else
-	echo "not ok - Node.js, blocks: $ids ids, $different different"
+	echo "not ok - Node.js, blocks, through pgbouncer, too: $ids ids, $different different"
 	status=1
 fi
 

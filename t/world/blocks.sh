@@ -1,0 +1,156 @@
+#!/bin/bash
+#
+# The generators of doc/clients/ that hand out ids from blocks: by threads, forked
+# children and other processes at once, while psql makes ids; killed in the middle of
+# a block; and while the server crashes.
+#
+# usage: t/world/blocks.sh [sqlalchemy]
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+only=${1-}
+need_packages python3-psycopg2 python3-psycopg python3-sqlalchemy
+umask 022
+start_throwaway_server <<CONF
+log_statement = mod
+CONF
+clients=$PWD/source/doc/clients
+programs=$PWD/source/t/world/blocks
+background=()
+trap 'kill -9 "${background[@]}" 2>/dev/null || true; stop_throwaway_server' EXIT
+[ "$only" = sqlalchemy ] || need_node_pg sequelize@6 typeorm@1
+status=0
+
+query()
+{
+	psql --no-psqlrc --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$1"
+}
+
+make_ids()
+{
+	query "SELECT snowflake_id() FROM generate_series(1, $1)"
+}
+
+# The ids in the files that begin with a name.  A process that was killed may leave
+# a part of a line.
+ids_of()
+{
+	perl -ne 'print if /\n\z/' "$1".*
+}
+
+count_twice()
+{
+	ids_of "$1" | sort | uniq --repeated | wc -l
+}
+
+# Wait until so many ids are in files that begin with a name.
+wait_for_ids()
+{
+	local tries
+
+	for ((tries = 0; tries < 600; tries++)); do
+		[ "$(ids_of "$1" 2>/dev/null | wc -l)" -lt "$2" ] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
+# Two processes with four threads each, one of them with two children with as many,
+# and psql.
+check_together()
+{
+	local name=$1 expected=$2 failed=0
+	shift 2
+
+	rm -f together.*
+	timeout 300 "$@" together.one 4 2 2500 2>one.log &
+	background=("$!")
+	timeout 300 "$@" together.two 4 0 2500 2>two.log &
+	background+=("$!")
+	make_ids 50000 >together.psql
+	wait "${background[0]}" || { failed=1; cat one.log; }
+	wait "${background[1]}" || { failed=1; cat two.log; }
+	background=()
+	check "$name: all processes succeed" "$failed" -eq 0
+	check "$name: $expected ids" "$(ids_of together | wc -l)" -eq "$expected"
+	check "$name: none came twice" "$(count_twice together)" -eq 0
+	check "$name: none is 0" "$(ids_of together | grep -cx 0)" -eq 0
+}
+
+# A process is killed, and the server crashes while another one goes on.
+check_crashes()
+{
+	local name=$1 goes_on=0 before
+	shift
+
+	rm -f crash.*
+	"$@" crash.killed 2 0 1000000000 2>killed.log &
+	background=("$!")
+	"$@" crash.survivor 2 0 1000000000 2>survivor.log &
+	background+=("$!")
+	wait_for_ids crash.killed 3000 || cat killed.log
+	make_ids 10000 >crash.psql_1
+	kill -9 "${background[0]}"
+	wait "${background[0]}" 2>/dev/null || true
+	wait_for_ids crash.survivor 3000 || cat survivor.log
+	as_user pg_ctl --pgdata="$throwaway/data" --silent --mode=immediate stop
+	as_user pg_ctl --pgdata="$throwaway/data" --log="$throwaway/log" --silent --wait start
+	make_ids 10000 >crash.psql_2
+	before=$(ids_of crash.survivor | wc -l)
+	! wait_for_ids crash.survivor $((before + 10000)) || goes_on=1
+	make_ids 10000 >crash.psql_3
+	kill -9 "${background[1]}"
+	wait "${background[1]}" 2>/dev/null || true
+	background=()
+	[ "$goes_on" -eq 1 ] || cat survivor.log
+	check "$name: a client goes on after a crash of the server" "$goes_on" -eq 1
+	check "$name: of $(ids_of crash | wc -l) ids of that, of one that was killed, and of psql, none came twice" \
+		"$(count_twice crash)" -eq 0
+}
+
+# A program that prints what is checked, and that it is done.
+check_program()
+{
+	local name=$1
+	shift
+
+	"$@" >program.out 2>program.log || cat program.log
+	sed --quiet "s/^\(\(not \)\?ok - \)/\1blocks: $name: /p" program.out
+	! grep -q '^not ok' program.out || status=1
+	check "$name: all of that was checked" "$(tail -n 1 program.out)" = done
+}
+
+check_sqlalchemy()
+{
+	local driver=$1 name twice
+	name="SQLAlchemy $(/usr/bin/python3 -c 'import sqlalchemy; print(sqlalchemy.__version__)'), $driver"
+
+	check_together "$name" 90010 /usr/bin/python3 "$programs/hand_out.py" "$clients" "postgresql+$driver://"
+	check_crashes "$name" /usr/bin/python3 "$programs/hand_out.py" "$clients" "postgresql+$driver://"
+
+	twice=$(/usr/bin/python3 "$programs/fork.py" "$clients" "postgresql+$driver://")
+	check "$name: a fork in the middle of a block brings no id twice" "$twice" = 0
+	mkdir -p mutant
+	sed '/register_at_fork/d' "$clients/sqlalchemy_blocks.py" >mutant/sqlalchemy_blocks.py
+	twice=$(/usr/bin/python3 "$programs/fork.py" "$throwaway/mutant" "postgresql+$driver://")
+	check "$name: mutant that knows nothing of forks: $twice ids that came twice are found" "$twice" -gt 0
+
+	check_program "$name" /usr/bin/python3 "$programs/orders.py" "$clients" "postgresql+$driver://" "$throwaway/log"
+}
+
+check_node()
+{
+	check_together "Node.js" 90000 node "$programs/hand_out.js" "$clients"
+	check_crashes "Node.js" node "$programs/hand_out.js" "$clients"
+	check_program "Node.js" node "$programs/refill.js" "$clients"
+	check_program "Node.js" node "$programs/hooks.js" "$clients" "$throwaway/log"
+}
+
+query 'CREATE EXTENSION snowflake' >/dev/null
+[ "$only" = sqlalchemy ] || check_node
+check_sqlalchemy psycopg2
+# SQLAlchemy knows psycopg 3 from 2.0 on
+! /usr/bin/python3 -c 'import sqlalchemy.dialects.postgresql.psycopg' 2>/dev/null || check_sqlalchemy psycopg
+exit "$status"

@@ -1,0 +1,37 @@
+// Hand out ids to 20 callers at once in each of several worker threads, and in as many
+// of each child process.  Each thread writes what it gets to a file of its own.
+//
+// usage: node hand_out.js DIRECTORY FILE THREADS CHILDREN COUNT
+//
+// DIRECTORY has blocks.js.  A server that is down is waited for.
+const { fork } = require('child_process');
+const fs = require('fs');
+const { isMainThread, threadId, Worker } = require('worker_threads');
+
+const [directory, file, threads, children, count] = process.argv.slice(2);
+const Ids = require(`${directory}/blocks.js`);
+
+async function handOut() {
+  const ids = new Ids();
+  const output = fs.openSync(`${file}.${process.pid}.${threadId}`, 'w');
+  const next = async () => {
+    for (let tries = 0; tries < 600; tries++) {
+      try {
+        return await ids.next();
+      } catch {
+        await new Promise((go) => setTimeout(go, 100));
+      }
+    }
+    return ids.next();
+  };
+  await Promise.all(Array.from({ length: 20 }, async () => {
+    // what was written has been seen, even if we are killed then
+    for (let i = 0; i < count / 20; i++) fs.writeSync(output, `${await next()}\n`);
+  }));
+}
+
+if (isMainThread) {
+  for (let i = 1; i < threads; i++) new Worker(__filename, { argv: process.argv.slice(2) });
+  for (let i = 0; i < children; i++) fork(__filename, [directory, file, threads, 0, count]);
+}
+handOut();

@@ -1,0 +1,61 @@
+# Hand out ids by several threads and forked children, each of which writes what it
+# gets to a file of its own.
+#
+# usage: hand_out.py DIRECTORY URL FILE THREADS CHILDREN COUNT
+#
+# DIRECTORY has sqlalchemy_blocks.py.  A server that is down is waited for.
+import os
+import sys
+import threading
+import time
+
+sys.path.insert(0, sys.argv[1])
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy_blocks import Ids
+
+url, file = sys.argv[2:4]
+thread_count, child_count, count = map(int, sys.argv[4:])
+ids = Ids(url)
+
+
+def next_id():
+    for _ in range(600):
+        try:
+            return ids.next()
+        except DBAPIError:
+            time.sleep(0.1)
+    return ids.next()
+
+
+# what was written has been seen, even if we are killed then
+def hand_out(output, count):
+    for _ in range(count):
+        os.write(output, b"%d\n" % next_id())
+
+
+def start_threads(name):
+    threads = []
+    for number in range(thread_count):
+        output = os.open(f"{name}.{number}", os.O_CREAT | os.O_WRONLY)
+        threads.append(threading.Thread(target=hand_out, args=(output, count)))
+        threads[-1].start()
+    return threads
+
+
+# in the middle of a block, and while threads hand out ids
+threads = []
+if child_count:
+    hand_out(os.open(f"{file}.first", os.O_CREAT | os.O_WRONLY), 10)
+threads += start_threads(f"{file}.parent")
+children = []
+for number in range(child_count):
+    child = os.fork()
+    if child == 0:
+        for thread in start_threads(f"{file}.child_{number}"):
+            thread.join()
+        os._exit(0)
+    children.append(child)
+for thread in threads:
+    thread.join()
+if any(os.waitpid(child, 0)[1] for child in children):
+    sys.exit("a child has failed")

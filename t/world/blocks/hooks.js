@@ -1,0 +1,53 @@
+// Ids from blocks in hooks of ORMs, and print what is checked.
+//
+// usage: node hooks.js DIRECTORY LOG
+//
+// DIRECTORY has blocks.js, and LOG is that of the server, with all INSERTs.
+const fs = require('fs');
+const { DataTypes, Sequelize } = require('sequelize');
+const { BeforeInsert, Column, DataSource, Entity, PrimaryColumn } = require('typeorm');
+const Ids = require(`${process.argv[2]}/blocks.js`);
+
+const { PGHOST: host, PGUSER: username, PGDATABASE: database } = process.env;
+const ids = new Ids();
+
+async function check(name, find, insert) {
+  const inserts = () => fs.readFileSync(process.argv[3], 'utf8').split('INSERT INTO "orders"').length;
+  const before = inserts();
+  const known = new Set((await insert()).map((order) => String(order.id)));
+  const statements = inserts() - before;
+  const found = (await find()).filter((order) => known.has(String(order.id)));
+  const good = known.size === 500 && found.length === 500 && statements === 1;
+  console.log(`${good ? 'ok' : 'not ok'} - ${name}: 500 ids from a hook, rows inserted by ${statements} statement`);
+}
+
+async function checkSequelize() {
+  const sequelize = new Sequelize({ dialect: 'postgres', host, username, database, logging: false });
+  const Order = sequelize.define('Order', {
+    id: { type: DataTypes.BIGINT, primaryKey: true },
+    item: DataTypes.TEXT,
+  }, { tableName: 'orders', timestamps: false });
+  Order.beforeBulkCreate(async (orders) => { for (const order of orders) order.id = await ids.next(); });
+  await Order.sync({ force: true });
+  await check('Sequelize', () => Order.findAll(),
+    () => Order.bulkCreate(Array.from({ length: 500 }, () => ({ item: 'tea' }))));
+  await sequelize.close();
+}
+
+async function checkTypeOrm() {
+  class Order {
+    async takeId() { this.id = String(await ids.next()); }
+  }
+  // what the compiler makes of decorators
+  PrimaryColumn({ type: 'bigint' })(Order.prototype, 'id');
+  Column({ type: 'text' })(Order.prototype, 'item');
+  BeforeInsert()(Order.prototype, 'takeId');
+  Entity('orders')(Order);
+  const source = new DataSource({ type: 'postgres', host, username, database, entities: [Order] });
+  await source.initialize();
+  await check('TypeORM', () => source.manager.find(Order),
+    () => source.manager.save(Array.from({ length: 500 }, () => source.manager.create(Order, { item: 'tea' }))));
+  await source.destroy();
+}
+
+checkSequelize().then(checkTypeOrm).then(() => console.log('done'));

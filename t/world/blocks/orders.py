@@ -1,0 +1,71 @@
+# Insert orders with SQLAlchemy and ids from blocks, and print what is checked.
+#
+# usage: orders.py DIRECTORY URL LOG
+#
+# DIRECTORY has sqlalchemy_blocks.py, and LOG is that of the server, with all INSERTs.
+import sys
+
+sys.path.insert(0, sys.argv[1])
+from sqlalchemy import BigInteger, Column, Text, create_engine, func, select, text
+from sqlalchemy.orm import Session, declarative_base
+from sqlalchemy_blocks import Ids
+
+Base = declarative_base()
+ids = Ids(sys.argv[2])
+
+
+class Order(Base):
+    __tablename__ = "block_orders"
+    id = Column(BigInteger, primary_key=True, default=ids.next, server_default=text("snowflake_id()"))
+    item = Column(Text)
+
+
+def count_inserts():
+    with open(sys.argv[3]) as log:
+        return sum("INSERT INTO block_orders" in line for line in log)
+
+
+def check(name, condition):
+    print(("ok - " if condition else "not ok - ") + name)
+
+
+# The application has one connection.
+engine = create_engine(sys.argv[2], pool_size=1, max_overflow=0, pool_timeout=5)
+Base.metadata.drop_all(engine)
+Base.metadata.create_all(engine)
+with Session(engine) as session:
+    session.execute(text("SELECT 1"))
+    order = Order(item="tea")
+    session.add(order)
+    session.flush()
+    check("the id is there after the flush, though no other connection is free",
+          session.get(Order, order.id) is order)
+    lost = order.id
+    session.rollback()
+with Session(engine) as session:
+    orders = [Order(id=ids.next(), item="known") for _ in range(2500)]
+    known = {order.id for order in orders}
+    check("2500 ids are known before the flush, none is that of a rolled back row",
+          len(known) == 2500 and lost not in known and 0 not in known)
+    session.add_all(orders)
+    before = count_inserts()
+    session.commit()
+    # psycopg 3 sends them one by one, without waiting for each
+    if engine.driver == "psycopg2":
+        check("they are inserted by 3 statements", count_inserts() - before == 3)
+with Session(engine) as session:
+    session.add_all(Order(item="default") for _ in range(2500))
+    before = count_inserts()
+    session.commit()
+    check("2500 rows without an id are inserted by 3 statements", count_inserts() - before == 3)
+with Session(engine) as session:
+    rows = session.execute(select(Order.item, func.count()).group_by(Order.item)).all()
+    check("all rows are there", sorted(map(tuple, rows)) == [("default", 2500), ("known", 2500)])
+    check("with the ids that were known", known == set(
+        session.execute(select(Order.id).where(Order.item == "known")).scalars()))
+with engine.connect() as connection:
+    connection.execute(text("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+        WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"""))
+check("a connection that broke since the last block is replaced",
+      len({ids.next() for _ in range(1001)}) == 1001)
+print("done")
