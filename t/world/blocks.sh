@@ -19,7 +19,8 @@ CONF
 clients=$PWD/source/doc/clients
 programs=$PWD/source/t/world/blocks
 background=()
-trap 'kill -9 "${background[@]}" 2>/dev/null || true; stop_throwaway_server' EXIT
+# timeout passes the signal on to what it runs
+trap 'kill "${background[@]}" 2>/dev/null || true; stop_throwaway_server' EXIT
 [ "$only" = sqlalchemy ] || need_node_pg sequelize@6 typeorm@1
 status=0
 
@@ -119,7 +120,7 @@ check_program()
 	"$@" >program.out 2>program.log || cat program.log
 	sed --quiet "s/^\(\(not \)\?ok - \)/\1blocks: $name: /p" program.out
 	! grep -q '^not ok' program.out || status=1
-	check "$name: all of that was checked" "$(tail -n 1 program.out)" = done
+	check "$name: all of that was checked" "$(tail -n 1 program.out)" = 'done'
 }
 
 check_sqlalchemy()

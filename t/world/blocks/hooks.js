@@ -31,6 +31,10 @@ async function checkSequelize() {
   await Order.sync({ force: true });
   await check('Sequelize', () => Order.findAll(),
     () => Order.bulkCreate(Array.from({ length: 500 }, () => ({ item: 'tea' }))));
+  // a single row has another hook
+  Order.beforeValidate(async (order) => { order.id ??= await ids.next(); });
+  const order = await Order.create({ item: 'tea' });
+  console.log(`${await Order.findByPk(order.id) ? 'ok' : 'not ok'} - Sequelize: create()`);
   await sequelize.close();
 }
 
@@ -47,6 +51,11 @@ async function checkTypeOrm() {
   await source.initialize();
   await check('TypeORM', () => source.manager.find(Order),
     () => source.manager.save(Array.from({ length: 500 }, () => source.manager.create(Order, { item: 'tea' }))));
+  // the column has no default
+  for (const method of ['save', 'insert']) {
+    const error = await source.manager[method](Order, { item: 'tea' }).catch((error) => error);
+    console.log(`${error.code === '23502' ? 'ok' : 'not ok'} - TypeORM: ${method}() of what is no entity has no hook`);
+  }
   await source.destroy();
 }
 

@@ -6,6 +6,7 @@
 import sys
 
 sys.path.insert(0, sys.argv[1])
+import sqlalchemy
 from sqlalchemy import BigInteger, Column, Text, create_engine, func, select, text
 from sqlalchemy.orm import Session, declarative_base
 from sqlalchemy_blocks import Ids
@@ -63,6 +64,26 @@ with Session(engine) as session:
     check("all rows are there", sorted(map(tuple, rows)) == [("default", 2500), ("known", 2500)])
     check("with the ids that were known", known == set(
         session.execute(select(Order.id).where(Order.item == "known")).scalars()))
+if hasattr(sqlalchemy, "insert_sentinel"):
+    class Plain(Base):
+        __tablename__ = "block_orders_plain"
+        id = Column(BigInteger, primary_key=True, server_default=text("snowflake_id()"))
+        item = Column(Text)
+
+    class Sentinel(Base):
+        __tablename__ = "block_orders_sentinel"
+        id = Column(BigInteger, primary_key=True, server_default=text("snowflake_id()"))
+        item = Column(Text)
+        sentinel = sqlalchemy.insert_sentinel()
+
+    Base.metadata.create_all(engine)
+    for table, statements in ((Plain, 2500), (Sentinel, 3)):
+        with Session(engine) as session:
+            session.add_all(table(item="tea") for _ in range(2500))
+            before = count_inserts()
+            session.commit()
+            check(f"2500 rows with ids of the server, {table.__name__}: {statements} statements",
+                  count_inserts() - before == statements)
 with engine.connect() as connection:
     connection.execute(text("""SELECT pg_terminate_backend(pid) FROM pg_stat_activity
         WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"""))
