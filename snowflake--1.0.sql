@@ -1294,6 +1294,68 @@ COMMENT ON FUNCTION snowflake_capacity(text) IS
 -- What goes on
 --
 
+CREATE FUNCTION snowflake_internal.worker_id_hint()
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+-- who looks does not wait
+SET lock_timeout = '10ms'
+SET row_security = off
+AS $$
+DECLARE
+	own CONSTANT integer := current_setting('snowflake.worker_id', true);
+	reason text;
+	key record;
+	others boolean;
+BEGIN
+	IF (SELECT source FROM pg_settings WHERE name = 'snowflake.worker_id') <> 'default'
+		OR current_setting('snowflake.registry', true) <> '' THEN
+		RETURN NULL;
+	END IF;
+	IF EXISTS (SELECT FROM pg_subscription) THEN
+		reason := 'this server has subscriptions';
+	ELSIF EXISTS (SELECT FROM pg_publication) THEN
+		reason := 'this database has publications';
+	ELSE
+		-- the newest ids of some tables, where an index has them
+		FOR key IN
+			SELECT DISTINCT pg_class.oid::regclass AS relation, attname, pg_class.reltuples
+			FROM pg_depend JOIN pg_attrdef ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
+				JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+				JOIN pg_class ON pg_class.oid = adrelid
+				JOIN pg_index ON indrelid = adrelid AND indkey[0] = adnum AND indisvalid AND indpred IS NULL
+				JOIN pg_class AS index ON index.oid = indexrelid
+				JOIN pg_am ON pg_am.oid = index.relam AND amname = 'btree'
+			WHERE refclassid = 'pg_proc'::regclass
+				AND refobjid IN ('@extschema@.snowflake_nextval()'::regprocedure, '@extschema@.snowflake_id()'::regprocedure)
+				AND has_column_privilege(adrelid, adnum, 'SELECT')
+			ORDER BY pg_class.reltuples DESC
+			LIMIT 20
+		LOOP
+			BEGIN
+				EXECUTE format('SELECT bool_or(@extschema@.snowflake_worker_id(id) <> $1)
+					FROM (SELECT %1$I AS id FROM %2$s WHERE %1$I > 0 ORDER BY %1$I DESC LIMIT 100) AS newest',
+					key.attname, key.relation)
+				INTO others USING own;
+				IF others THEN
+					reason := format('table %s has ids of other servers', key.relation);
+					EXIT;
+				END IF;
+			EXCEPTION WHEN lock_not_available OR insufficient_privilege THEN
+				NULL;
+			END;
+		END LOOP;
+	END IF;
+	IF reason IS NULL THEN
+		RETURN NULL;
+	END IF;
+	RETURN format('Nobody has set "snowflake.worker_id", and %s. Give each server that makes ids a number of its own, here for example: ALTER SYSTEM SET snowflake.worker_id = 1; SELECT pg_reload_conf();', reason);
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.worker_id_hint() IS
+'what to do if nobody has set a worker id, and there seem to be other servers; else NULL';
+
 CREATE FUNCTION snowflake_status(
 	OUT state text,
 	OUT hint text,
@@ -1316,7 +1378,7 @@ CREATE FUNCTION snowflake_status(
 	OUT extension_version text,
 	OUT preloaded boolean)
 AS 'MODULE_PATHNAME', 'snowflake_status'
-LANGUAGE C VOLATILE PARALLEL RESTRICTED;
+LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
 REVOKE EXECUTE ON FUNCTION snowflake_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION snowflake_status() TO pg_monitor;
@@ -1374,3 +1436,15 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 SELECT snowflake_internal.begin();
 
 DROP FUNCTION snowflake_internal.begin();
+
+DO $$
+DECLARE
+	hint CONSTANT pg_catalog.text := snowflake_internal.worker_id_hint();
+BEGIN
+	IF hint IS NOT NULL THEN
+		-- CREATE EXTENSION hides what is less than a warning
+		PERFORM pg_catalog.set_config('client_min_messages', 'notice', true);
+		RAISE NOTICE 'setting "snowflake.worker_id" has its default, 0' USING HINT = hint;
+	END IF;
+END
+$$;

@@ -3,8 +3,9 @@
  * status.c
  *	  What snowflake_status() and snowflake_stat() show.
  *
- * Looking changes nothing and waits for nothing: the layout is not fixed, no
- * mark is moved, and the clock is not taken for believed.
+ * Looking changes nothing and waits for nothing, but for some milliseconds if a
+ * table is locked: the layout is not fixed, no mark is moved, and the clock is not
+ * taken for believed.
  *
  * snowflake/src/status.c
  *
@@ -19,6 +20,7 @@
 #include "catalog/indexing.h"
 #include "catalog/pg_extension.h"
 #include "fmgr.h"
+#include "parser/parse_func.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
@@ -224,6 +226,30 @@ ahead_datum(TimestampTz instant)
 	return IntervalPGetDatum(ahead);
 }
 
+/*
+ * What to do if nobody has set a worker id where there seem to be more servers than
+ * this one, or NULL.  It is for plpgsql to find out.
+ */
+static const char *
+worker_id_hint(void)
+{
+	List	   *name = list_make2(makeString("snowflake_internal"),
+								  makeString("worker_id_hint"));
+	Oid			function = LookupFuncName(name, 0, NULL, true);
+
+	LOCAL_FCINFO(fcinfo, 0);
+	FmgrInfo	flinfo;
+	Datum		hint;
+
+	/* an extension that has not been updated has none */
+	if (!OidIsValid(function))
+		return NULL;
+	fmgr_info(function, &flinfo);
+	InitFunctionCallInfoData(*fcinfo, &flinfo, 0, InvalidOid, NULL, NULL);
+	hint = FunctionCallInvoke(fcinfo);
+	return fcinfo->isnull ? NULL : TextDatumGetCString(hint);
+}
+
 /* status() */
 Datum
 snowflake_status(PG_FUNCTION_ARGS)
@@ -245,7 +271,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 	state = get_state(&status);
 	values[i++] = CStringGetTextDatum(state_words[state].name);
-	hint = state == STATE_NO_LEASE ? WorkerLeaseWords()->hint : state_words[state].hint;
+	hint = state == STATE_NO_LEASE ? WorkerLeaseWords()->hint :
+		state == STATE_READY ? worker_id_hint() : state_words[state].hint;
 	nulls[i] = hint == NULL;
 	values[i++] = CStringGetTextDatum(hint != NULL ? hint : "");
 	nulls[i] = status.worker.id < 0;

@@ -306,4 +306,39 @@ $standby->stop;
 $leasing->stop;
 $registry->stop;
 
+# A worker id that nobody has set: no matter for one server alone.
+my $alone = new_server('alone', client_min_messages => 'notice', wal_level => 'logical');
+my @hint = ('postgres', "SELECT state, substring(hint FROM 'and (.*)\\. Give') FROM snowflake_status()");
+is($alone->safe_psql(@hint), 'ready|', 'one server alone is right with 0');
+$alone->safe_psql('postgres', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id())');
+$alone->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 1000)');
+is($alone->safe_psql(@hint), 'ready|', 'so it is with ids of its own');
+$alone->safe_psql('postgres', 'INSERT INTO orders SELECT snowflake_compose(now(), worker_id => 7)');
+is($alone->safe_psql(@hint), 'ready|table public.orders has ids of other servers', 'ids of another server are seen');
+my $holder = $alone->background_psql('postgres');
+$holder->query_safe('BEGIN; LOCK TABLE orders');
+is($alone->safe_psql(@hint), 'ready|', 'but not waited for');
+$holder->query_safe('COMMIT');
+$holder->quit;
+$alone->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
+is( $alone->safe_psql(@hint, extra_params => [ '--username' => 'watcher' ]),
+	'ready|', 'nor shown to who may not read them');
+$alone->safe_psql('postgres', 'CREATE PUBLICATION all_tables FOR ALL TABLES');
+is($alone->safe_psql(@hint), 'ready|this database has publications', 'a publication');
+$alone->safe_psql(
+	'postgres', "CREATE DATABASE other; CREATE SUBSCRIPTION nothing CONNECTION 'dbname=other'
+PUBLICATION all_tables WITH (connect = false, slot_name = NONE)");
+is($alone->safe_psql(@hint), 'ready|this server has subscriptions', 'a subscription');
+my $create = 'CREATE EXTENSION snowflake';
+my (undef, undef, $notices) = $alone->psql('other', $create);
+like(
+	$notices, qr/NOTICE:.*worker_id.*\nHINT:.*subscriptions.*ALTER SYSTEM SET snowflake.worker_id/,
+	'CREATE EXTENSION says so');
+$alone->safe_psql('other', 'DROP EXTENSION snowflake');
+set_and_reload($alone, 'snowflake.worker_id = 0');
+is($alone->safe_psql(@hint), 'ready|', 'somebody has set it');
+(undef, undef, $notices) = $alone->psql('other', $create);
+is($notices, '', 'and CREATE EXTENSION says nothing');
+$alone->stop;
+
 done_testing();

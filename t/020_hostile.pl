@@ -167,6 +167,7 @@ my %calls = (
 my @statements = (
 	'SELECT public.snowflake_nextval()',
 	'SELECT * FROM public.snowflake_stat()',
+	'SELECT * FROM public.snowflake_status()',
 	(   map {
 			my $function = $_;
 			map { "SELECT * FROM public.$function($_)" } @{ $calls{$function} }
@@ -242,7 +243,9 @@ WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass AN
 
 $node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
 is( functions_of('snowflake'),
-	join(' ', sort 'adoption_plan', 'narrow_references', 'snowflake_adopt', 'snowflake_adopt_all', keys %calls),
+	join(
+		' ', sort 'adoption_plan', 'narrow_references', 'snowflake_adopt', 'snowflake_adopt_all', 'worker_id_hint',
+		keys %calls),
 	'all functions are called');
 
 # as it was found
