@@ -742,9 +742,17 @@ AS $$
 		SELECT attrelid, attnum FROM adopted_key JOIN pg_attribute ON attrelid = relid
 			AND pg_attribute.attname = adopted_key.attname
 		UNION
-		SELECT conrelid, conkey[array_position(confkey, linked.attnum)]
-		FROM linked JOIN pg_constraint ON contype = 'f' AND conparentid = 0
-			AND confrelid = linked.relid AND linked.attnum = ANY (confkey)
+		SELECT next.relid, next.attnum
+		FROM linked CROSS JOIN LATERAL (
+			SELECT conrelid, conkey[array_position(confkey, linked.attnum)]
+			FROM pg_constraint
+			WHERE contype = 'f' AND conparentid = 0 AND confrelid = linked.relid AND linked.attnum = ANY (confkey)
+			UNION ALL
+			SELECT inhrelid, own.attnum
+			FROM pg_inherits JOIN pg_attribute AS own ON own.attrelid = inhrelid
+				JOIN pg_attribute AS inherited ON inherited.attrelid = inhparent AND inherited.attname = own.attname
+			WHERE inhparent = linked.relid AND inherited.attnum = linked.attnum
+		) AS next (relid, attnum)
 	), typed (relid, attnum, attname, typid) AS (
 		SELECT linked.relid, linked.attnum, attname, atttypid
 		FROM linked JOIN pg_attribute ON attrelid = linked.relid AND pg_attribute.attnum = linked.attnum
@@ -757,6 +765,9 @@ AS $$
 	SELECT relid, attnum, attname
 	FROM typed
 	WHERE typid IN ('smallint'::regtype, 'integer'::regtype)
+		-- changes with the column that it is inherited from
+		AND NOT EXISTS (SELECT FROM pg_inherits JOIN typed AS parent ON inhparent = parent.relid
+			WHERE inhrelid = typed.relid AND parent.attname = typed.attname)
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.narrow_references(oid[], name[]) IS
@@ -882,6 +893,15 @@ BEGIN
 		SELECT inhrelid FROM inheritance JOIN pg_inherits ON inhparent = oid
 	)
 	SELECT array_agg(oid) INTO tree FROM inheritance;
+	-- what is run has the caller's path, in which their bare names may mean others
+	SELECT string_agg(format('"%s" is a temporary table.', oid::regclass), E'\n') INTO names
+	FROM pg_class
+	WHERE oid = ANY (tree) AND relpersistence = 't';
+	IF names IS NOT NULL THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('column %s cannot be adopted because it is in a temporary table', label),
+			DETAIL = names;
+	END IF;
 
 	SELECT string_agg(format('%I on %s', conname, conrelid::regclass), ', ') INTO names
 	FROM pg_constraint JOIN pg_attribute ON attrelid = conrelid AND attnum = ANY (conkey)
@@ -928,10 +948,13 @@ BEGIN
 			JOIN pg_partitioned_table ON partrelid = relid AND attnum = ANY (partattrs::smallint[])
 		UNION ALL
 		-- inherited from where it does not change as well
-		SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, relid, attnum))
+		SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, part.relid, part.attnum))
 		FROM unnest(altered, altered_numbers) AS part (relid, attnum)
-			JOIN pg_inherits ON inhrelid = relid
-		WHERE inhparent <> ALL (altered)
+			JOIN pg_attribute AS own ON own.attrelid = part.relid AND own.attnum = part.attnum
+			JOIN pg_inherits ON inhrelid = part.relid
+			JOIN pg_attribute AS inherited ON inherited.attrelid = inhparent AND inherited.attname = own.attname
+		WHERE NOT EXISTS (SELECT FROM unnest(altered, altered_numbers) AS other (relid, attnum)
+			WHERE other.relid = inhparent AND other.attnum = inherited.attnum)
 	) AS reasons;
 	IF names IS NOT NULL THEN
 		RAISE feature_not_supported USING
@@ -1091,7 +1114,8 @@ BEGIN
 			SELECT FROM pg_attrdef JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
 				JOIN pg_class AS used ON refclassid = 'pg_class'::regclass AND refobjid = used.oid
 			WHERE adrelid = attrelid AND adnum = attnum AND used.relkind = 'S'))
-		AND EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique AND attnum = ANY (indkey))
+		AND EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique
+			AND attnum = ANY ((indkey::smallint[])[0:indnkeyatts - 1]))
 		AND NOT EXISTS (SELECT FROM pg_depend
 			WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e');
 	IF keys IS NULL THEN
@@ -1119,7 +1143,7 @@ BEGIN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('not all keys of schema "%s" can be adopted', adopted_schema),
 			DETAIL = (SELECT string_agg(DISTINCT reason, E'\n') FROM unnest(reasons) AS reason),
-			HINT = 'Nothing was changed. Adopt those that can be with snowflake_adopt(), or call snowflake_adopt_all() again afterwards.';
+			HINT = 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or adopt the other columns with snowflake_adopt().';
 	END IF;
 
 	RETURN QUERY
@@ -1206,6 +1230,10 @@ BEGIN
 	IF dry_run THEN
 		RETURN;
 	END IF;
+	-- the plan has read all keys, and would keep others from altering their tables
+	IF NOT one_transaction THEN
+		COMMIT;
+	END IF;
 
 	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
 		started := pg_catalog.clock_timestamp();
@@ -1224,6 +1252,9 @@ BEGIN
 		seconds := pg_catalog.round(extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) started), 3);
 		IF rewritings[i] IS NOT NULL THEN
 			EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM %s', relations[i]) INTO number_of_rows;
+			IF NOT one_transaction THEN
+				COMMIT;
+			END IF;
 			RAISE NOTICE 'step %: table % was rewritten in % s, % rows', i, relations[i], seconds, number_of_rows;
 		ELSE
 			RAISE NOTICE 'step %: column %.% was adopted in % s', i, relations[i], pg_catalog.quote_ident(names[i]), seconds;

@@ -13,6 +13,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -232,9 +233,12 @@ snowflake_currval(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/* in_transaction_block(): if so, a procedure that is called now cannot commit */
+/*
+ * in_transaction_block(): if so, the procedure that calls this cannot commit.
+ * Neither can it within a function, nor within a block that catches errors.
+ */
 Datum
 snowflake_in_transaction_block(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(IsTransactionBlock());
+	PG_RETURN_BOOL(!SPI_inside_nonatomic_context() || IsSubTransaction());
 }

@@ -307,6 +307,19 @@ CREATE TABLE public.visitors (person int REFERENCES people);
 CALL snowflake_adopt_all('whole', dry_run => true);
 SELECT count(*) FROM pg_attribute WHERE attrelid IN ('people'::regclass, 'teams'::regclass) AND atttypid = 'bigint'::regtype AND attnum > 0;
 
+-- what inherits changes with its parent, and what refers to that follows
+BEGIN;
+CREATE TABLE heirs (boss int REFERENCES people) INHERITS (teams);
+CREATE TABLE heirs_of_heirs (FOREIGN KEY (lead) REFERENCES people, PRIMARY KEY (lead)) INHERITS (heirs);
+CREATE TABLE followers (lead int REFERENCES heirs_of_heirs);
+CREATE TABLE included (code int PRIMARY KEY, n serial, UNIQUE (code) INCLUDE (n));
+SET LOCAL client_min_messages = warning;
+CALL snowflake_adopt_all('whole');
+SELECT attrelid::regclass, attname, atttypid::regtype FROM pg_attribute
+WHERE attrelid IN ('heirs'::regclass, 'heirs_of_heirs'::regclass, 'followers'::regclass, 'included'::regclass)
+	AND attnum > 0 ORDER BY attrelid, attnum;
+ROLLBACK;
+
 -- what stands in the way is told at once, and nothing is changed
 CREATE VIEW of_people AS SELECT boss FROM people;
 CREATE TABLE shared (id serial PRIMARY KEY REFERENCES people);
@@ -325,6 +338,15 @@ CALL snowflake_adopt_all('whole');
 SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()';
 ROLLBACK;
 SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()';
+
+-- a function cannot commit either
+CREATE FUNCTION adopt_whole() RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+	CALL snowflake_adopt_all('whole');
+	RAISE EXCEPTION '% keys adopted', (SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()');
+END $$;
+SELECT adopt_whole();
+DROP FUNCTION adopt_whole;
 
 -- in a transaction for each step; sequences go if that is wanted
 INSERT INTO people VALUES (DEFAULT, NULL), (DEFAULT, 1);
@@ -358,3 +380,11 @@ CALL snowflake_adopt('lent', 'id', drop_sequence => true);
 \set VERBOSITY default
 SELECT to_regclass('lent_id_seq');
 DROP TABLE lent;
+
+-- Temporary tables have names that may mean others
+CREATE TEMP TABLE fleeting (id serial PRIMARY KEY);
+CREATE TABLE lasting (id serial PRIMARY KEY);
+CREATE TEMP TABLE fleeting_child () INHERITS (lasting);
+CALL snowflake_adopt('fleeting', 'id', dry_run => true);
+CALL snowflake_adopt('lasting', 'id', dry_run => true);
+DROP TABLE fleeting, lasting CASCADE;

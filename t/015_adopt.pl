@@ -89,6 +89,24 @@ INSERT INTO sales (client) SELECT max(id) FROM clients; SELECT max(client) = max
 	),
 	't|t',
 	'what refers to them is wide enough');
+# each step locks what it changes, and what refers to that
+$node->safe_psql(
+	'postgres', 'CREATE TABLE shop.first (id serial PRIMARY KEY); CREATE TABLE shop.second (id serial PRIMARY KEY);
+CREATE TABLE shop.third (id serial PRIMARY KEY); ALTER SCHEMA shop OWNER TO CURRENT_USER');
+$locker = $node->background_psql('postgres');
+$locker->query_safe('BEGIN; LOCK TABLE shop.second IN ACCESS SHARE MODE');
+my $adopter = $node->background_psql('postgres');
+my $pid = $adopter->query_safe('SELECT pg_backend_pid()');
+begin_query($adopter, "CALL snowflake_adopt_all('shop');");
+$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted") or die;
+is( $node->safe_psql(
+		'postgres', "SELECT count(*) FROM pg_locks WHERE pid = $pid AND granted
+	AND relation IN ('shop.first'::regclass, 'shop.third'::regclass)"),
+	0,
+	'what was done, or is to come, is not locked');
+$locker->query_safe('COMMIT');
+$adopter->query_safe('SELECT 1');
+$_->quit foreach $locker, $adopter;
 is( (sqlstate_of($node, "SET default_transaction_isolation = serializable; CALL snowflake_adopt_all('shop')"))[0],
 	'00000',
 	'there is nothing left to do');
