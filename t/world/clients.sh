@@ -95,7 +95,7 @@ id=$(PYTHONPATH=$clients /usr/bin/python3 default_auto_field.py 2>error.log | se
 found=$(query "SELECT string_agg(format('%s %s %s', attname, format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid)), ', ' ORDER BY attnum)
 	FROM parcels, pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 	WHERE attrelid = 'parcels'::regclass AND attnum > 0 AND id = ${id:-0}") || true
-if [ "$found" = 'id bigint snowflake_nextval(), order_id bigint ' ]; then
+if [ "$found" = 'id bigint snowflake_id(), order_id bigint ' ]; then
 	echo "ok - Django, DEFAULT_AUTO_FIELD"
 else
 	echo "not ok - Django, DEFAULT_AUTO_FIELD: $id"
