@@ -310,8 +310,8 @@ SELECT count(*) FROM pg_attribute WHERE attrelid IN ('people'::regclass, 'teams'
 -- what inherits changes with its parent, and what refers to that follows
 BEGIN;
 CREATE TABLE heirs (boss int REFERENCES people) INHERITS (teams);
-CREATE TABLE heirs_of_heirs (FOREIGN KEY (lead) REFERENCES people, PRIMARY KEY (lead)) INHERITS (heirs);
-CREATE TABLE followers (lead int REFERENCES heirs_of_heirs);
+CREATE TABLE heirs_of_heirs (FOREIGN KEY (lead) REFERENCES people, UNIQUE (lead)) INHERITS (heirs);
+CREATE TABLE followers (lead int REFERENCES heirs_of_heirs (lead));
 CREATE TABLE included (code int PRIMARY KEY, n serial, UNIQUE (code) INCLUDE (n));
 SET LOCAL client_min_messages = warning;
 CALL snowflake_adopt_all('whole');
