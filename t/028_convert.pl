@@ -271,6 +271,8 @@ $node->safe_psql('postgres', 'DROP VIEW overlooked');
 ($code, $messages) = convert();
 is($code, '00000', 'the script comes to its end');
 check_clients('afterwards');
+ok( $node->poll_query_until('postgres', 'SELECT count(*) > 100 FROM accounts WHERE id > 1000000'),
+	'they go on with new ids');
 unlike($messages, qr/(?:verifying|rewriting) table|building index/, 'the swap reads and writes no table');
 foreach my $column ('accounts.new_id', 'entries.new_account_id')
 {
