@@ -726,6 +726,22 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, interval, timestamptz,
 -- Tables that have another key
 --
 
+CREATE FUNCTION snowflake_internal.inheritance_tree(root oid)
+RETURNS SETOF oid
+LANGUAGE SQL STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	WITH RECURSIVE member (relid) AS (
+		SELECT root
+		UNION
+		SELECT inhrelid FROM member JOIN pg_inherits ON inhparent = relid
+	)
+	SELECT relid FROM member
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.inheritance_tree(oid) IS
+'the table and all that inherit from it, or are its partitions';
+
 CREATE FUNCTION snowflake_internal.narrow_references(adopted oid[], column_names name[],
 	OUT relid oid,
 	OUT attnum smallint,
@@ -735,9 +751,8 @@ LANGUAGE SQL STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 	WITH RECURSIVE adopted_key (relid, attname) AS (
-		SELECT * FROM unnest(adopted, column_names)
-		UNION
-		SELECT inhrelid, attname FROM adopted_key JOIN pg_inherits ON inhparent = relid
+		SELECT snowflake_internal.inheritance_tree(root), attname
+		FROM unnest(adopted, column_names) AS key (root, attname)
 	), linked (relid, attnum) AS (
 		SELECT attrelid, attnum FROM adopted_key JOIN pg_attribute ON attrelid = relid
 			AND pg_attribute.attname = adopted_key.attname
@@ -887,12 +902,7 @@ BEGIN
 	END IF;
 	rewritten := attribute.atttypid <> 'bigint'::regtype;
 
-	WITH RECURSIVE inheritance (oid) AS (
-		SELECT adopted::oid
-		UNION
-		SELECT inhrelid FROM inheritance JOIN pg_inherits ON inhparent = oid
-	)
-	SELECT array_agg(oid) INTO tree FROM inheritance;
+	tree := ARRAY(SELECT snowflake_internal.inheritance_tree(adopted::oid));
 	-- what is run has the caller's path, in which their bare names may mean others
 	SELECT string_agg(format('"%s" is a temporary table.', oid::regclass), E'\n') INTO names
 	FROM pg_class
@@ -928,14 +938,14 @@ BEGIN
 	END IF;
 
 	-- Can all types be changed that have to be?
-	WITH RECURSIVE changed (relid, attname) AS (
+	WITH root (relid, attname) AS (
 		SELECT adopted::oid, column_name WHERE rewritten
 		UNION
 		SELECT relid, attname
 		FROM unnest(narrow, narrow_numbers) AS part (relid, attnum)
 			JOIN pg_attribute ON attrelid = relid AND pg_attribute.attnum = part.attnum
-		UNION
-		SELECT inhrelid, attname FROM changed JOIN pg_inherits ON inhparent = relid
+	), changed (relid, attname) AS (
+		SELECT DISTINCT snowflake_internal.inheritance_tree(relid), attname FROM root
 	)
 	SELECT array_agg(relid), array_agg(attnum) INTO altered, altered_numbers
 	FROM changed JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = changed.attname;
@@ -1164,12 +1174,8 @@ BEGIN
 		)
 		SELECT relid::regclass, step.column_name::name, step.rewriting, pg_size_pretty(whole.size)
 		FROM step CROSS JOIN LATERAL (
-			WITH RECURSIVE part (oid) AS (
-				SELECT relid
-				UNION
-				SELECT inhrelid FROM part JOIN pg_inherits ON inhparent = part.oid
-			)
-			SELECT sum(pg_total_relation_size(part.oid)) AS size FROM part
+			SELECT sum(pg_total_relation_size(part)) AS size
+			FROM snowflake_internal.inheritance_tree(relid) AS part
 		) AS whole
 		ORDER BY number, relid;
 END
