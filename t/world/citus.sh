@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Citus, built from its source, and run by citus.pl.
+# Citus, built from its source, and run by citus.pl, or by another test.
 #
 # Citus wants to be where the server's own extensions are.  So, for the time that the test
 # runs, and in its own mount namespace only, these directories are copies.
@@ -9,13 +9,14 @@
 # citus-*.tar.* in the directory "shared" beside this one, or the release of Citus, where
 # there is a network to fetch it from.
 #
-# usage: t/world/citus.sh, as root
+# usage: t/world/citus.sh [TEST], as root
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . script/lib.sh
 
 release=13.0.5
+test=${1:-t/world/citus.pl}
 version=$(native_version)
 pg_config=$(native_pg_config)
 places=("$("$pg_config" --pkglibdir)" "$("$pg_config" --sharedir)")
@@ -76,6 +77,6 @@ set -e
 # shellcheck disable=SC2016
 unshare --mount bash -c '
 	. script/lib.sh
-	for place in "${@:4}"; do mount --bind "$1/stage$place" "$place" || exit; done
-	PG_CONFIG=$2 as_user "$1/source/script/check" "$3" t/world/citus.pl' \
-	"$0" "$work" "$pg_config" "$version" "${places[@]}"
+	for place in "${@:5}"; do mount --bind "$1/stage$place" "$place" || exit; done
+	PG_CONFIG=$2 as_user "$1/source/script/check" "$3" "$4"' \
+	"$0" "$work" "$pg_config" "$version" "$test" "${places[@]}"
