@@ -1,7 +1,7 @@
-# The mark goes with a database that is dumped and restored or copied, by a
-# superuser and by an owner who is none.  New ids are above all old ones, also
-# if the clock of the new server lives through the same ticks again, and also
-# if what is loaded into a database in use sets the mark back.
+# A database that is dumped and restored or copied takes its mark along, whether a
+# superuser or an ordinary owner does it.  New ids are above all old ones, even if the
+# clock of the new server passes the same ticks again, and even if a dump loaded into a
+# database in use sets the mark back.
 
 use strict;
 use warnings;
@@ -16,8 +16,8 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(time);
 
-# Few lanes, and no random numbers, so that new ids would meet old ones.  The
-# mark may be ahead of the clock by far more than the time that is lived again.
+# Few lanes, and no random numbers, so that new ids would collide with old ones.  The
+# mark may be ahead of the clock by far more than the time that passes again.
 my %settings = (
 	clock => 1,
 	synchronous_commit => 'on',
@@ -32,7 +32,7 @@ append_to_file(
 	"$dir/script",
 	$say_clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $say_clock);
 
-# who dumps and restores: options of a client
+# options of a client that dumps and restores
 my %user = (superuser => [], owner => [ '--username', 'owner' ]);
 my @owner = (extra_params => $user{owner});
 my @visitor = (extra_params => [ '--username', 'visitor' ]);
@@ -40,7 +40,7 @@ my @visitor = (extra_params => [ '--username', 'visitor' ]);
 my $digest =
   'SELECT (SELECT md5(string_agg(i::text, chr(10) ORDER BY id)) FROM items AS i), (SELECT md5(string_agg(p::text, chr(10) ORDER BY id)) FROM parts AS p)';
 
-# What the clock of a server says, and setting it to that.
+# Read the clock of a server, and set it to such a value.
 sub clock_of
 {
 	my ($node) = @_;
@@ -56,10 +56,12 @@ sub set_clock_to
 	return;
 }
 
-# Ids as two clients see them, and when it was by the server's clock.
+# Make ids with two clients, and note when by the server's clock.  Set that to an instant
+# before, if one is given: once they are connected, as a busy machine takes its time for
+# that.
 sub make_ids
 {
-	my ($node, $database) = @_;
+	my ($node, $database, $instant) = @_;
 	my @clients;
 	my %run = (ids => [], begin => 'inf', end => 0);
 
@@ -78,9 +80,10 @@ sub make_ids
 	{
 		$client->{run}->pump until $client->{out} =~ /ready/;
 	}
+	set_clock_to($node, $instant) if defined $instant;
 	foreach my $i (0, 1)
 	{
-		# one must not wait for us to read what the other writes
+		# neither client may wait for us to read what the other one writes
 		$clients[$i]{in} .= "\\o $dir/ids$i\n\\i $dir/script\n";
 		$clients[$i]{run}->pump_nb while length $clients[$i]{in};
 	}
@@ -97,7 +100,7 @@ sub make_ids
 	return \%run;
 }
 
-# How many ids of a run were made earlier, and how many are not greater.
+# Return how many ids of a run were made before, and how many are not greater.
 sub repeats
 {
 	my ($old, $new) = @_;
@@ -127,20 +130,26 @@ sub is_not_above
 	my ($duplicates, $lower) = repeats($old, $new);
 	my $number = @{ $new->{ids} };
 
-	# whether two of them meet is chance
+	# whether two ids collide is up to chance
 	cmp_ok($lower, '>', 0, "$name: of $number ids $lower are below old ones, $duplicates are duplicates");
 	$duplicates_of_mutants += $duplicates;
 	return;
 }
 
-# Make ids while the clock says again what it said during an earlier run.
+# Make ids while the clock passes the time of an earlier run again.
 sub live_again
 {
 	my ($node, $database, $old, $name) = @_;
 
-	set_clock_to($node, $old->{begin} - 0.5);
-	my ($new, $again) = live_through($old, 20, sub { make_ids($node, $database) });
-	cmp_ok($again, '>', 1000, "$name: the clock goes again through the time of $again ids");
+	my $instant = $old->{begin} - 1;
+	my ($new, $again) = live_through(
+		$old, 20,
+		sub {
+			my $run = make_ids($node, $database, $instant);
+			undef $instant;
+			return $run;
+		});
+	cmp_ok($again, '>', 1000, "$name: the clock passes the time of $again ids again");
 	return $new;
 }
 
@@ -173,8 +182,8 @@ sub load_ok
 	return;
 }
 
-# Start a server that has seen its clock an hour ahead.  So it does not doubt steps
-# to what is less ahead.
+# Start a server, and have it read its clock an hour ahead.  After that, it trusts a
+# clock that steps to anything less.
 sub start_without_doubt
 {
 	my ($node) = @_;
@@ -185,8 +194,8 @@ sub start_without_doubt
 	return;
 }
 
-# Start a server anew.  Until then lanes know of earlier ids, and of those of
-# other databases, too.
+# Restart a server, because until then lanes remember earlier ids, including those of
+# other databases.
 sub restart
 {
 	my ($node, $mutant) = @_;
@@ -198,7 +207,7 @@ sub restart
 }
 
 #
-# What is dumped
+# The source of the dumps
 #
 
 my $node = new_server('main', %settings);
@@ -212,7 +221,7 @@ CREATE ROLE visitor LOGIN;
 CREATE DATABASE source OWNER owner;
 });
 
-# the extension is trusted: the owner of a database may create it
+# the extension is trusted, so that the owner of a database may create it
 $node->safe_psql(
 	'source', q{
 CREATE EXTENSION snowflake;
@@ -226,7 +235,7 @@ INSERT INTO parts (item) SELECT id FROM items;
 }, @owner);
 my $rows = $node->safe_psql('source', $digest, @owner);
 
-# These ids are in no table: a dump has nothing of them but the mark.
+# No table has these ids: all that a dump contains of them is the mark.
 my $old = make_ids($node, 'source');
 
 my @kinds = ([ 'superuser', 'plain' ], [ 'superuser', 'custom' ], [ 'owner', 'plain' ], [ 'owner', 'custom' ]);
@@ -235,14 +244,14 @@ dump_ok($node, 'owner', "$dir/schema", '--schema-only');
 command_ok([ 'pg_dumpall', '--host', $node->host, '--port', $node->port, '--file', "$dir/all" ], 'pg_dumpall');
 
 #
-# Into a new server, whose clock is back
+# Restored on a new server, whose clock is behind
 #
 
 sub check_restored
 {
 	my ($database, $name) = @_;
 
-	is($target->safe_psql($database, $digest, @owner), $rows, "$name: the same rows");
+	is($target->safe_psql($database, $digest, @owner), $rows, "$name: the rows are the same");
 
 	set_clock($target, -3600);
 	my ($code) = sqlstate_of(
@@ -262,10 +271,10 @@ FROM unnest('{owner,visitor}'::text[]) AS role, (VALUES ('snowflake_internal.mar
 ORDER BY role;
 }),
 		"owner|t|t|f|f\nvisitor|f|f|f|f",
-		"$name: others cannot, and nobody can set the guard");
+		"$name: others cannot, and the guard cannot be set");
 	cmp_ok(
 		$target->safe_psql($database, 'SELECT snowflake_nextval()', @visitor),
-		'>', max(@{ $old->{ids} }), "$name: but anybody can make ids");
+		'>', max(@{ $old->{ids} }), "$name: but any role can make ids");
 
 	is( $target->safe_psql(
 			$database, q{
@@ -274,7 +283,7 @@ WITH new AS (INSERT INTO parts (item) SELECT id FROM items RETURNING id)
 SELECT count(DISTINCT id) FROM new;
 }, @owner),
 		"t\n1001",
-		"$name: the default makes ids that are new");
+		"$name: the default makes new ids");
 	is($target->safe_psql($database, "SELECT count(*) FROM recent", @owner), 1001, "$name: views work");
 	return;
 }
@@ -286,7 +295,7 @@ IPC::Run::run(
 	'2>' => \$err);
 is( join(' ', $err =~ /ERROR: +(.*)/g),
 	'role "' . $target->safe_psql('postgres', 'SELECT current_user') . '" already exists',
-	'what pg_dumpall wrote can be restored');
+	'the output of pg_dumpall can be restored');
 check_restored('source', 'pg_dumpall');
 
 foreach my $kind (@kinds)
@@ -300,7 +309,7 @@ foreach my $kind (@kinds)
 	check_restored($database, "$format by the $who");
 }
 
-# without data there is no mark to keep
+# a dump without data has no mark
 $target->safe_psql('postgres', 'CREATE DATABASE empty OWNER owner');
 load_ok($target, 'owner', "$dir/schema", 'empty');
 is( $target->safe_psql('empty', 'INSERT INTO items DEFAULT VALUES RETURNING snowflake_worker_id(id)', @owner),
@@ -320,7 +329,7 @@ foreach my $strategy ('wal_log', 'file_copy')
 	is_above($template, live_again($target, $database, $template, "$database, restart"), "$database, restart");
 }
 
-# The same finds ids that are made again, if there are any.
+# The same checks find ids that are made again by a mutant.
 restart($target, 'forgets the mark');
 $target->safe_psql('postgres', 'CREATE DATABASE mutant');
 load_ok($target, 'superuser', "$dir/owner.custom", 'mutant');
@@ -329,10 +338,10 @@ is_not_above($template, live_again($target, 'copy_wal_log', $template, 'mutant, 
 $target->stop;
 
 #
-# Into the database itself, which has gone on
+# Loaded into the original database, which has moved on
 #
 
-# Ways to get back what was lost, from a dump that is older than the last ids
+# Ways to recover lost rows from a dump that is older than the last ids
 my %way = (
 	'data' => {
 		file => "$dir/data",
@@ -356,7 +365,7 @@ sub load_the_past
 	is($node->safe_psql('source', $digest), $rows, 'the rows are back');
 	cmp_ok(
 		$node->safe_psql('source', 'SELECT last_value FROM snowflake_internal.mark'),
-		'<', max(@{ $made->{ids} }), 'and so is the mark');
+		'<', max(@{ $made->{ids} }), 'the mark is back where it was, too');
 	return;
 }
 
@@ -373,30 +382,30 @@ foreach my $round (
 	my $clock = clock_of($node);
 	my @ids;
 
-	# the clock is ahead of all that was before
+	# set the clock ahead of all earlier ids
 	restart($node, $mutant) if $mutant;
 	set_clock_to($node, $clock + 20);
 	push @ids, @{ make_ids($node, 'source')->{ids} };
 	dump_ok($node, $who, $way{$way}{file}, @{ $way{$way}{dump} });
 
-	# and of the mark in the dump
+	# and ahead of the mark in the dump
 	set_clock_to($node, clock_of($node) + 5);
 	my $made = make_ids($node, 'source');
 	load_the_past($who, $way, $made);
 
-	# it is noticed when the mark is moved the next time
+	# the next move of the mark detects it
 	my $offset = -s $node->logfile;
 	push @ids, @{ $made->{ids} };
 	set_clock_to($node, clock_of($node) + 5);
 	$made = make_ids($node, 'source');
 	is_above({ ids => \@ids }, $made, $name);
 	ok( $node->log_contains(qr/LOG: .*"snowflake_internal.mark" was set below the snowflake ids/, $offset),
-		"$name: the log says so") if !$mutant;
+		"$name: the log reports it") if !$mutant;
 	cmp_ok(
 		$node->safe_psql('source', 'SELECT last_value FROM snowflake_internal.mark'),
-		'>', max(@{ $made->{ids} }), "$name: and the mark is set right");
+		'>', max(@{ $made->{ids} }), "$name: the mark is corrected");
 
-	# or not, since the server crashes before
+	# or never, because the server crashes first
 	push @{ $made->{ids} }, @ids;
 	load_the_past($who, $way, $made);
 	$node->stop('immediate');
@@ -413,6 +422,6 @@ foreach my $round (
 }
 $node->stop;
 
-cmp_ok($duplicates_of_mutants, '>', 0, 'mutants: duplicates are found');
+cmp_ok($duplicates_of_mutants, '>', 0, 'mutants make duplicates, which are found');
 
 done_testing();

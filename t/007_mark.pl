@@ -1,5 +1,5 @@
-# The durable mark: what it costs, where ids begin after a start, advance and
-# reset, and what may happen to the sequence and the guard that hold it.
+# The durable mark: its cost, the first ids after a start, advance and reset, and
+# changes to the sequence and the guard that hold it.
 
 use strict;
 use warnings;
@@ -20,8 +20,7 @@ sub mark_of
 	return $node->safe_psql($database // 'postgres', 'SELECT last_value FROM snowflake_internal.mark');
 }
 
-# What it costs: at most two records and flushes per second, and none while no
-# ids are made.
+# The cost: at most two records and flushes per second, and none while no ids are made.
 my $node = new_server('cost', clock => 1);
 my $generic_records = sub {
 	my ($start, $end) = @_;
@@ -43,15 +42,15 @@ my $end = $node->safe_psql('postgres', 'SELECT pg_switch_wal()');
 my @records = $generic_records->($start, $end);
 note(scalar(@records) . " records in $seconds s: $records[0]");
 cmp_ok(scalar(@records), '>=', 2, 'the mark is written while ids are made');
-cmp_ok(scalar(@records), '<=', 2 * $seconds, 'at most twice a second');
+cmp_ok(scalar(@records), '<=', 2 * $seconds, 'the mark is written at most twice a second');
 my ($size) = $records[0] =~ m{len \(rec/tot\):\s+\d+/\s*(\d+)};
-cmp_ok($size, '<', 500, 'in small records');
+cmp_ok($size, '<', 500, 'its records are small');
 $start = $position->();
 sleep 2;
 is( scalar(my @none = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'))), 0,
 	'nothing is written while no ids are made');
 
-# With no bound for borrowing, the reservation grows with the pace of ids.
+# With unbounded borrowing, the reservation grows with the pace of ids.
 $node->stop;
 $node = new_server('borrow', 'snowflake.max_ahead' => -1, 'snowflake.layout' => 'time:41 worker:5');
 $start = $position->();
@@ -60,18 +59,18 @@ $node->safe_psql('postgres', 'SELECT count(snowflake_nextval()) FROM generate_se
 $seconds = time - $began;
 @records = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'));
 note(scalar(@records) . " records for 3000 s of id time in $seconds s");
-cmp_ok(scalar(@records), '<=', 15 + 2 * $seconds, 'borrowing an hour does not write the mark 3000 times');
+cmp_ok(scalar(@records), '<=', 15 + 2 * $seconds, 'borrowing 3000 s does not write the mark 3000 times');
 $node->stop;
 
-# The first id after a start is above the mark, at once, whatever way the
-# server went down, and with the clock back by less than max_ahead.
+# The first id after a start is above the mark, at once, however the server went down,
+# even if the clock was set back by less than max_ahead.
 $node = new_server('start', clock => 1, 'snowflake.max_wait' => 0);
 my $ahead = 0;
 foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.7 ], [ 'immediate', -2.9 ])
 {
 	my ($mode, $offset) = @$case;
 
-	# where the start before does not matter
+	# move past what the last start has left
 	$node->stop;
 	start_with_clock($node, $ahead += 20);
 	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
@@ -83,9 +82,9 @@ foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.7 ], [ 'immedi
 }
 $node->stop;
 
-# So are those of sessions that all begin at once, and find at every step that
-# another one is ahead of them.  They wait for a lock until all are there.
-# Returns how many ids were made, and how many of them are not above the mark.
+# The same is true if several sessions start at once and find at every step that another
+# one is ahead of them.  They wait for a lock until all are there.  Returns how many ids
+# were made, and how many of them are not above the mark.
 sub begin_at_once
 {
 	my ($name, $try) = @_;
@@ -119,8 +118,8 @@ sub begin_at_once
 }
 
 my ($made, $below) = begin_at_once('looks slowly');
-is("$made $below", '16 0', 'sessions that begin at once: all ids are above the mark');
-# by chance
+is("$made $below", '16 0', 'all ids of sessions that start at once are above the mark');
+# a matter of chance
 foreach my $try (1 .. 5)
 {
 	($made, $below) = begin_at_once('reads the floor first', $try);
@@ -128,9 +127,8 @@ foreach my $try (1 .. 5)
 }
 cmp_ok($below, '>', 0, "mutant that reads the floor first: $below ids are not");
 
-# And so are those of the session that comes after one that wrote the mark, but
-# did not live to see it on a synchronous standby; or after an advance to what
-# was far below.
+# It is also true of a session that follows one that wrote the mark, but was canceled
+# before a synchronous standby had it; and after an advance to an id far below.
 foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 {
 	my $node = new_server(
@@ -148,19 +146,19 @@ foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 	wait_until($node, $pid, "wait_event = 'SyncRep'", 'the first session after a start writes the mark');
 	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
 	$first->query('SELECT 1');
-	like(take_errors($first), qr/canceling statement due to user request/, 'and is cancelled');
+	like(take_errors($first), qr/canceling statement due to user request/, 'and is canceled');
 	$first->quit;
-	cmp_ok(mark_of($node), '>', $mark, 'half way');
+	cmp_ok(mark_of($node), '>', $mark, 'the mark was moved before that');
 	set_and_reload($node, "synchronous_standby_names = ''");
 	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 
 	if ($mutant)
 	{
-		cmp_ok($id, '<', $mark, "mutant that $mutant: the next one makes ids below the mark");
+		cmp_ok($id, '<', $mark, "mutant that $mutant: the next session makes ids below the mark");
 		$node->stop('immediate');
 		next;
 	}
-	cmp_ok($id, '>', $mark, 'the next one makes ids above the mark');
+	cmp_ok($id, '>', $mark, 'the next session makes ids above the mark');
 
 	$mark = mark_of($node);
 	$node->stop;
@@ -168,11 +166,11 @@ foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 	$node->safe_psql('postgres', 'SELECT snowflake_advance(1)');
 	cmp_ok(
 		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $mark,
-		'an advance below the mark does not count');
+		'an advance below the mark changes nothing');
 	$node->stop;
 }
 
-# Another worker id, lower or higher: the same.
+# And it is true of another worker id, lower or higher.
 start_with_clock($node, $ahead);
 my $last = mark_of($node);
 foreach my $worker_id (31, 7, 0)
@@ -191,7 +189,7 @@ foreach my $case (
 	[ 'js53', 'SF003', qr/no tick left above the mark.*Ids up to \d+ .*HINT: .*layout was changed/s ],
 	[
 		'snowflake epoch:2026-06-01T00:00:00Z', 'SF001',
-		qr/too far ahead.*Ids up to \d+ are taken.*HINT: .*layout or epoch were changed/s
+		qr/too far ahead.*Ids up to \d+ are taken.*HINT: .*layout or its epoch was changed/s
 	])
 {
 	my ($layout, $expected, $explanation) = @$case;
@@ -202,7 +200,7 @@ foreach my $case (
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 	is($code, $expected, "layout '$layout' would need ids below the mark");
 	like($message, $explanation, 'the error explains it');
-	is(mark_of($node), $last, 'the mark stays');
+	is(mark_of($node), $last, 'the mark stays where it was');
 }
 $node->append_conf('postgresql.conf', "snowflake.layout = 'snowflake epoch:2025-06-01T00:00:00Z'");
 $node->stop;
@@ -210,8 +208,8 @@ start_with_clock($node, $ahead);
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'an earlier epoch is fine');
 $node->stop;
 
-# With little max_ahead the first call waits up to a reservation, whatever max_wait
-# says.
+# With a small max_ahead, the first call waits for up to a reservation, whatever
+# max_wait is.
 $node = new_server('little', clock => 1, 'snowflake.max_ahead' => 0, 'snowflake.max_wait' => 0);
 foreach (1 .. 3)
 {
@@ -223,22 +221,23 @@ foreach (1 .. 3)
 		'max_ahead = 0: a start waits out the reservation');
 }
 
-# These statements take longer than a reservation, so that they have to write the
-# mark: in a transaction that is read only, and in parallel workers.
+# These statements take longer than a reservation, so that they must write the mark: in
+# a read-only transaction, and in parallel workers.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 my $statement =
   "SELECT count(DISTINCT id), max(snowflake_timestamp(id)) - min(snowflake_timestamp(id)) > interval '2.1 s' FROM (SELECT snowflake_nextval() AS id, pg_sleep(0.25) FROM generate_series(1, 10)) AS m";
-is($node->safe_psql('postgres', "SET default_transaction_read_only = on; $statement"), '10|t', 'read only');
-is($node->safe_psql('postgres', "SET $force = on; $statement"), '10|t', 'in a parallel worker');
+is( $node->safe_psql('postgres', "SET default_transaction_read_only = on; $statement"), '10|t',
+	'a read-only transaction writes the mark');
+is($node->safe_psql('postgres', "SET $force = on; $statement"), '10|t', 'a parallel worker writes the mark');
 is( $node->safe_psql(
 		'postgres',
 		"SET $force = on; SET default_transaction_read_only = on; SET default_transaction_isolation = serializable; $statement"
 	),
 	'10|t',
-	'in both');
+	'a read-only parallel worker writes the mark');
 $node->stop;
 
-# A server that once ran in 2090.  Two databases.
+# The clock of a server was in 2090 once.  Two databases.
 $node = new_server('accident', clock => 1, 'snowflake.max_wait' => 0, 'snowflake.max_jump' => -1);
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 add_extension($node, 'other');
@@ -248,7 +247,7 @@ start_with_clock($node, 64 * 365.25 * 86400);
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $accident = $session->query_safe('SELECT snowflake_nextval()');
 my @ids = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
-is($node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp($accident))"), 2090, 'an accident');
+is($node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp($accident))"), 2090, 'ids of 2090');
 set_clock($node, 0);
 $session->query('SELECT snowflake_nextval()');
 like(take_errors($session), qr/too far ahead.*HINT: .*snowflake_reset_mark/s, 'the error says what to do');
@@ -256,30 +255,30 @@ $session->quit;
 set_and_reload($node, 'snowflake.worker_id = 1');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark()');
 is($code, '55000', 'no reset while the server remembers 2090');
-like($message, qr/far ahead of the clock.*HINT: .*Restart the server/s, 'which explains itself');
+like($message, qr/far ahead of the clock.*HINT: .*Restart the server/s, 'with detail and hint');
 ($code) = sqlstate_of($node, 'SELECT snowflake_reset_mark(true)');
-is($code, '55000', 'nor by force');
+is($code, '55000', 'and none by force');
 set_and_reload($node, 'snowflake.worker_id = 0');
 $node->stop;
 start_with_clock($node, 0);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark()');
 is($code, '55000', 'no reset for the same worker id');
-like($message, qr/same worker id.*Ids up to \d+ .*HINT: .*never been used/s, 'which explains itself');
+like($message, qr/same worker id.*Ids up to \d+ .*HINT: .*never been used/s, 'with detail and hint');
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'a reset that was refused changes nothing');
+is($code, 'SF001', 'a refused reset changes nothing');
 
 set_and_reload($node, 'snowflake.worker_id = 1');
 my ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark()');
-is($ret, 0, 'reset with a fresh worker id') or diag($err);
+is($ret, 0, 'a reset succeeds with a fresh worker id') or diag($err);
 my $now = "abs(extract(epoch FROM snowflake_timestamp(snowflake_currval()) - clock_timestamp())) < 5";
 is( $node->safe_psql('postgres', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
-	'ids go on in the present');
+	'ids continue in the present');
 set_and_reload($node, 'snowflake.worker_id = 0');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'the old worker id begins above 2090');
-like($message, qr/Ids up to (\d+) are taken/, 'and the error says so');
+is($code, 'SF001', 'the old worker id would start above 2090');
+like($message, qr/Ids up to (\d+) are taken/, 'and the error names its last id');
 my ($taken) = $message =~ /Ids up to (\d+) are taken/;
-cmp_ok($taken, '>=', $ids[0], 'up to the last id of then');
+cmp_ok($taken, '>=', $ids[0], 'which is the last one of 2090, or greater');
 set_and_reload($node, 'snowflake.worker_id = 1');
 
 # the other database has a mark of its own
@@ -294,7 +293,7 @@ $node->safe_psql('other', 'SET client_min_messages = error; SELECT snowflake_res
 my @again = grep { $fresh{$_} } split /\n/, $node->safe_psql('other', $burst);
 is(scalar(@again), 0, 'a reset of another database leaves lanes above what the fresh worker id has made');
 is( $node->safe_psql('other', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
-	'until it is reset, too');
+	'a reset of the other database brings it back to the present');
 foreach my $database ('postgres', 'other')
 {
 	cmp_ok(
@@ -304,17 +303,17 @@ foreach my $database ('postgres', 'other')
 $node->stop('immediate');
 start_with_clock($node, 0);
 is( $node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp(snowflake_nextval())) < 2080"), 't',
-	'it holds after a crash');
+	'the reset survives a crash');
 set_and_reload($node, 'snowflake.worker_id = 0');
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'so does that the old worker id begins above 2090');
+is($code, 'SF001', 'the bound of the old worker id survives it, too');
 is( $node->safe_psql('postgres', 'SELECT snowflake_reset_mark(true); SELECT snowflake_worker_id(snowflake_nextval())'),
 	"\n0",
-	'unless that is taken back by force');
+	'a reset by force removes that bound');
 set_and_reload($node, 'snowflake.worker_id = 1');
 
-# who may reset, and by force; each time ids begin up to 2 s later, and soon they would
-# be too far ahead
+# Privileges to reset, also by force.  Each reset starts ids up to 2 s later, which
+# would soon be too far ahead.
 sleep 3;
 $node->safe_psql(
 	'postgres',
@@ -322,12 +321,12 @@ $node->safe_psql(
 ($ret, $out, $err) = $node->psql(
 	'postgres', 'SELECT snowflake_reset_mark(true); SELECT snowflake_nextval() > 0',
 	extra_params => [ '-U', 'admin' ]);
-is($out, "\nt", 'a role that is granted it may reset, by force with the same worker id');
+is($out, "\nt", 'a role with the privilege may reset, by force with the same worker id');
 ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark(true)', extra_params => [ '-U', 'nobody' ]);
-like($err, qr/permission denied/, 'others may not');
+like($err, qr/permission denied/, 'other roles may not');
 $node->stop;
 
-# Advance: no session makes an id below, though all are at work.
+# Advance: no session makes an id below it, even if all are busy.
 $node = new_server(
 	'advance', clock => 1, 'snowflake.layout' => 'time:31 worker:5 lane:3 sequence:22 tick:1s',
 	'snowflake.max_ahead' => '1min');
@@ -339,31 +338,32 @@ foreach (1 .. 3)
 	  $node->safe_psql('postgres', 'SELECT max(snowflake_nextval()) + (1 << 30) FROM generate_series(1, 10)');
 	$node->safe_psql('postgres', "SELECT snowflake_advance($target)");
 	my @late = $node->background_psql('postgres');
-	cmp_ok($late[0]->query_safe('SELECT snowflake_nextval()'), '>', $target, 'ids are above one that was advanced to');
+	cmp_ok($late[0]->query_safe('SELECT snowflake_nextval()'), '>', $target, 'ids are above the target of an advance');
 	$late[0]->quit;
 
-	# what the others had seen by now, and what comes after
+	# the sizes of what the others have seen, to look at what comes after
 	my @sizes = map { -s $_->{ids} } @collectors;
 	sleep 0.3;
 	my $below = 0;
 	foreach my $i (0 .. $#collectors)
 	{
-		my @lines = split /\n/, slurp_file($collectors[$i]->{ids}, $sizes[$i]);
-		splice @lines, 0, 41;    # the line that was cut, and what was on its way
+		# psql may be in the middle of the last line
+		my @lines = slurp_file($collectors[$i]->{ids}, $sizes[$i]) =~ /^(.*)\n/mg;
+		splice @lines, 0, 41;    # a line cut in two, and ids that were on their way
 		$below += grep { /^\d+$/ && $_ <= $target } @lines;
 	}
-	is($below, 0, 'in sessions that were at work as well');
+	is($below, 0, 'even in sessions that were busy');
 }
 stop_collectors(@collectors);
 $last = mark_of($node);
 $node->stop('immediate');
 start_with_clock($node, 0);
-cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'after a crash as well');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'even after a crash');
 $node->stop;
 
-# A transaction changes the sequence or the guard, drops the extension, or holds a
-# lock: no deadlock, ids for what is left of the reservation, then an error, and ids
-# again when it is over.
+# A transaction changes the sequence or the guard, drops the extension, or holds a lock:
+# no deadlock occurs, ids are made for the rest of the reservation, then calls fail, and
+# ids are made again when the transaction is over.
 $node = new_server('locked', wal_level => 'replica', max_wal_senders => 5, 'snowflake.max_wait' => '300ms');
 $session = $node->background_psql('postgres', on_error_stop => 0);
 my $other = $node->background_psql('postgres', on_error_stop => 0);
@@ -379,20 +379,20 @@ foreach my $statement (
 	$session->query("BEGIN; $statement;");
 	take_errors($session);
 	$other->query('SELECT snowflake_nextval()');
-	ok(take_errors($other) eq '' || time - $start > 0.9, 'what is left of the reservation can be used');
+	ok(take_errors($other) eq '' || time - $start > 0.9, 'the rest of the reservation can be used');
 	sleep 2.2;
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-	is($code, '55P03', 'no mark while the sequence is locked');
+	is($code, '55P03', 'the mark cannot move while the sequence is locked');
 	like(
 		$message, qr/could not obtain lock on the snowflake mark.*DETAIL: .*Another transaction.*HINT: /s,
-		'the error says why');
+		'with detail and hint');
 	$session->query_safe('ROLLBACK');
-	cmp_ok($session->query_safe('SELECT snowflake_nextval()'), '>', $id, 'ids when it is over');
+	cmp_ok($session->query_safe('SELECT snowflake_nextval()'), '>', $id, 'ids are made again when it is over');
 }
 $_->quit foreach $session, $other;
 
-# The extension is waited for by a synchronous standby that is not there.  It
-# can be ended in every way; then another session is at it.
+# Sessions wait for a synchronous standby that does not exist.  The wait can be ended in
+# every way; then the next session waits.
 set_and_reload($node, "synchronous_standby_names = 'nobody'");
 $node->safe_psql('postgres', 'SET synchronous_commit = local; CREATE TABLE settled ()');
 sleep 2.2;
@@ -404,23 +404,23 @@ wait_until($node, $pids[0], "wait_event = 'SyncRep'", 'one session waits for the
 foreach my $i (1, 2)
 {
 	begin_query($sessions[$i], 'SELECT snowflake_nextval();');
-	wait_until($node, $pids[$i], "wait_event_type = 'Lock'", 'another one for the first');
+	wait_until($node, $pids[$i], "wait_event_type = 'Lock'", 'another session waits for the first');
 }
 $node->safe_psql('postgres', "SELECT pg_cancel_backend($pids[0])");
 $sessions[0]->query('SELECT 1');
-like(take_errors($sessions[0]), qr/canceling statement due to user request/, 'the wait can be cancelled');
-wait_until($node, $pids[1], "wait_event = 'SyncRep'", 'then the next one waits for the standby');
+like(take_errors($sessions[0]), qr/canceling statement due to user request/, 'the wait can be canceled');
+wait_until($node, $pids[1], "wait_event = 'SyncRep'", 'then the next session waits for the standby');
 $node->safe_psql('postgres', "SELECT pg_terminate_backend($pids[1])");
-wait_until($node, $pids[2], "wait_event = 'SyncRep'", 'and the next when that one is terminated');
+wait_until($node, $pids[2], "wait_event = 'SyncRep'", 'and the next when that session is terminated');
 ($code) = sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()");
-is($code, '57014', 'statement_timeout ends the wait for the others');
+is($code, '57014', 'statement_timeout ends the wait for other sessions');
 set_and_reload($node, "synchronous_standby_names = ''");
-like($sessions[2]->query_safe('SELECT 1'), qr/^\d+\n1$/, 'the last one goes on when there is nothing to wait for');
+like($sessions[2]->query_safe('SELECT 1'), qr/^\d+\n1$/, 'the last one continues when no standby is required');
 eval { $_->quit } foreach @sessions;
 $node->stop;
 
-# The disk of the WAL is full when the mark is written: a limit on the size of
-# files stops the server from making another WAL file.
+# The disk of the WAL is full when the mark is written: a limit on the size of files
+# keeps the server from creating another WAL file.
 $node = new_server('full', wal_writer_delay => '10s', restart_after_crash => 'off');
 $last = $node->safe_psql('postgres', 'SELECT snowflake_nextval(); SELECT pg_switch_wal()') =~ s/\n.*//r;
 my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
@@ -438,12 +438,12 @@ like(
 	'the server panics when it cannot write the mark');
 $node->stop('immediate', fail_ok => 1);
 $node->start;
-is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after that ids are above all that were seen')
+is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after that ids are above all earlier ones')
   foreach $ids[-1];
 $node->stop;
 
-# Dropped, created again, one id or none, and a crash with the clock back: nothing
-# that was made before any of it comes again.
+# Dropped, created again, with or without an id, and a crash with the clock set back: no
+# id that was made before is made again.
 foreach my $case ([1], [0], with_mutants() ? [ 0, 'forgets what was dropped' ] : ())
 {
 	my ($new_ids, $mutant) = @$case;
@@ -456,7 +456,7 @@ foreach my $case ([1], [0], with_mutants() ? [ 0, 'forgets what was dropped' ] :
 	sleep 1.5;
 	stop_collectors(@collectors);
 
-	# right after the mark was written, so that it need not be soon
+	# right after the mark was written, so that it stays for a while
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/one.ids';
 	append_to_file(
 		$file,
@@ -491,14 +491,14 @@ SELECT snowflake_nextval() FROM generate_series(1, $new_ids);
 	}
 	else
 	{
-		is($duplicates, 0, "dropped, created, $new_ids ids, crashed, the clock back: no id was made twice");
-		cmp_ok($ids, '>', 50_000, 'many were made');
+		is($duplicates, 0, "dropped, created, $new_ids ids, crashed, clock back: no id is made twice");
+		cmp_ok($ids, '>', 50_000, 'many ids were made');
 	}
 	$node->stop('immediate');
 }
 
-# An advance closes the windows of other sessions also where the limit has been moved
-# ahead of the id already, and the floor with it.
+# An advance closes the windows of other sessions even if the limit, and the floor with
+# it, are already above the id.
 foreach my $mutant (undef, with_mutants() ? 'trusts the floor to close windows' : ())
 {
 	my $below = 0;
@@ -520,16 +520,16 @@ foreach my $mutant (undef, with_mutants() ? 'trusts the floor to close windows' 
 	$_->quit foreach @two;
 	if ($mutant)
 	{
-		cmp_ok($below, '>', 0, "mutant that $mutant: $below ids are below");
+		cmp_ok($below, '>', 0, "mutant that $mutant: $below ids are below an advance");
 	}
 	else
 	{
-		is($below, 0, 'an advance closes windows below a floor that is ahead');
+		is($below, 0, 'an advance closes windows even if the floor is above it');
 	}
 	$node->stop;
 }
 
-# Several databases: each goes on above its own mark.
+# Several databases: the ids of each continue above its own mark.
 $node = new_server('databases', clock => 1, 'snowflake.layout' => 'snowflake lane:1');
 my %collectors;
 foreach my $database ('one', 'two')
@@ -556,8 +556,8 @@ foreach my $database (sort keys %collectors)
 	is($duplicates, 0, "none of $ids ids of database $database was made twice across a crash");
 }
 
-# An advance also reaches a session whose next call fails and that then goes on
-# in the same tick.
+# An advance also affects a session whose next call fails, and which then continues in
+# the same tick.
 $node = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $failures = 0;
@@ -568,11 +568,11 @@ foreach my $round (1 .. 3)
 	$session->query("SELECT snowflake_advance(-1)");
 	$failures++ if $session->query('SELECT snowflake_nextval()') <= $id + 1000;
 }
-is($failures, 0, 'ids are above an advance after a call that failed');
+is($failures, 0, 'ids are above an advance after a failed call');
 $session->quit;
 $node->stop;
 
-# There is room for so many databases at the same time.
+# There is room for a number of databases at the same time.
 $node = new_server('room', mutant => 'has room for two');
 my %id;
 my %session;
@@ -586,19 +586,19 @@ foreach my $database ('postgres', 'one')
 ($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nCREATE EXTENSION snowflake");
 like(
 	$err, qr/ERROR:  54000: too many databases.*HINT: .*sessions in other databases have ended/s,
-	'too many databases');
+	'an error if there are too many databases');
 $session{one}->quit;
 ok( $node->poll_query_until('two', 'CREATE EXTENSION snowflake', 'CREATE EXTENSION'),
-	'one without sessions makes room when the clock has passed its ids');
+	'a database without sessions makes room once the clock has passed its ids');
 $session{two} = $node->background_psql('two');
 $id{two} = $session{two}->query_safe('SELECT snowflake_nextval()');
 ($ret, $out, $err) = $node->psql('one', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");
-like($err, qr/ERROR:  54000: too many databases/, 'it has none then');
+like($err, qr/ERROR:  54000: too many databases/, 'then it has no room itself');
 $session{postgres}->quit;
 ok( $node->poll_query_until('one', "SELECT snowflake_nextval() > $id{one}"),
-	'and goes on above its ids when it has it again');
+	'and continues above its ids when it has room again');
 $session{two}->quit;
-ok($node->poll_query_until('postgres', "SELECT snowflake_nextval() > $id{postgres}"), 'so does the next one');
+ok($node->poll_query_until('postgres', "SELECT snowflake_nextval() > $id{postgres}"), 'so does the next database');
 $node->stop;
 
 done_testing();
