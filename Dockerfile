@@ -2,7 +2,7 @@
 #
 #	docker build --build-arg PG_MAJOR=18 --tag postgres-snowflake:18 .
 #
-# t/world/image.sh builds it on Debian's own packages of PostgreSQL.
+# t/world/image.sh tests it on Debian's own packages of PostgreSQL.
 
 ARG PG_MAJOR=18
 

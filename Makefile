@@ -1,6 +1,6 @@
 # snowflake/Makefile
 
-# the library, and that of the lease worker, from registry/snowflake_lease.c and connection.c
+# the extension, and the lease worker, of registry/snowflake_lease.c and connection.c
 MODULE_big = snowflake
 MODULES = snowflake_lease
 OBJS = \
@@ -46,32 +46,33 @@ PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs)
 include $(PGXS)
 
-# libcrypto is the server's; libpq takes long to load, and only the lease worker needs it
+# Use the server's libcrypto.  Only the lease worker links libpq, which is slow to load.
 snowflake$(DLSUFFIX): LDFLAGS_SL += $(filter -lcrypto, $(LIBS))
 snowflake_lease$(DLSUFFIX): LDFLAGS_SL += connection.o $(libpq) $(PTHREAD_LIBS)
 snowflake_lease$(DLSUFFIX): connection.o
 vpath %.c $(srcdir)/registry
 
-# PostgreSQL 15 exports all functions; to look up our own takes time, too
+# PostgreSQL 15 exports all functions; bind our own at link time, which makes calls
+# faster
 ifeq ($(PORTNAME), linux)
 snowflake$(DLSUFFIX) snowflake_lease$(DLSUFFIX): LDFLAGS_SL += -Wl,-Bsymbolic
 endif
 
-# PGXS knows of header dependencies only where the server was configured so
+# PGXS tracks headers only if the server was configured with --enable-depend
 $(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/registry/*.h)
 
-# a build outside of the sources, as Debian's, has no such directory
+# a build outside the source directory, such as Debian's, has no src yet
 $(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
 $(CURDIR)/src:
 	mkdir -p $@
 
-# what PGXN takes
+# the archive for PGXN
 DISTVERSION = $(shell sed -n '1,/"version"/s/.*"version": "\(.*\)",/\1/p' META.json)
 .PHONY: dist
 dist:
 	git archive --format=zip --prefix=snowflake-$(DISTVERSION)/ \
 		--output=snowflake-$(DISTVERSION).zip HEAD
 
-# for script/check
+# print a variable, for the scripts
 print-%:
 	@echo $($*)

@@ -4,14 +4,14 @@
 \echo Use "CREATE EXTENSION snowflake" to load this file. \quit
 
 -- Other roles may be able to create objects in our schema, before or after us.  So
--- every call of a function of ours names the schema, and passes arguments of exactly
--- the declared types: no overload is a better match.  Everything else is found in
+-- every call of one of our functions names the schema, and passes arguments of exactly
+-- the declared types: no overload can match better.  Everything else is found in
 -- pg_catalog, which is searched first.
 
 --
--- What is not for users: nobody finds it by search_path, and tools that compare
--- schemas do not list it among the user's objects.  A schema of that name that
--- is there already is an error.
+-- A schema for internals.  No search_path leads there, and tools that compare schemas
+-- do not list what is in it among the user's objects.  The script fails if the schema
+-- exists.
 --
 
 CREATE SCHEMA snowflake_internal;
@@ -19,7 +19,7 @@ CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS
 'internals of the extension snowflake';
 
--- what is in it has privileges of its own
+-- the objects in it have privileges of their own
 GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
 
 --
@@ -34,7 +34,7 @@ LANGUAGE C STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_internal.nextval_support(internal) IS
 'planner support for snowflake_nextval() and snowflake_id()';
 
--- Labelled STABLE for COPY, which snowflake_nextval_support() explains.
+-- STABLE for the sake of COPY, as snowflake_nextval_support() explains.
 CREATE FUNCTION snowflake_internal.nextval_batch(internal)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval'
@@ -60,7 +60,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_nextval(integer) IS
 'make a new id that carries a tag, in a layout with the field "tag"';
 
--- Many tools take a default with "nextval" in it for that of a sequence.
+-- Many tools mistake a default with "nextval" in it for that of a sequence.
 CREATE FUNCTION snowflake_id()
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval'
@@ -68,7 +68,7 @@ LANGUAGE C VOLATILE PARALLEL SAFE
 SUPPORT snowflake_internal.nextval_support;
 
 COMMENT ON FUNCTION snowflake_id() IS
-'make a new id: snowflake_nextval() under a name that no tool takes for a sequence''s';
+'make a new id: snowflake_nextval() under a name that tools do not mistake for a sequence''s';
 
 CREATE FUNCTION snowflake_id(tag integer)
 RETURNS bigint
@@ -86,7 +86,7 @@ AS 'MODULE_PATHNAME', 'snowflake_reserve'
 LANGUAGE C VOLATILE STRICT PARALLEL SAFE ROWS 10;
 
 COMMENT ON FUNCTION snowflake_reserve(integer) IS
-'make 1 to 1000000 new ids, in blocks of consecutive ones';
+'make 1 to 1000000 new ids, in blocks of consecutive ids';
 
 CREATE FUNCTION snowflake_currval()
 RETURNS bigint
@@ -97,27 +97,27 @@ COMMENT ON FUNCTION snowflake_currval() IS
 'the last id that this session''s process made';
 
 --
--- The mark: a bound of all ids that were ever made in this database.  What
--- counts is the greater of the two.  The sequence is dumped.  The materialized
--- view has one row, which only the library changes: its query gives what it
--- holds already.
+-- The mark: no id that was ever made in this database is greater.  It is kept in a
+-- sequence, which pg_dump writes, and in a materialized view, its guard; the greater
+-- of the two counts.  The view has one row, which only the library changes: its
+-- query returns the row that it already has.
 --
 
 CREATE SEQUENCE snowflake_internal.mark MINVALUE 0 START 0;
 
 COMMENT ON SEQUENCE snowflake_internal.mark IS
-'the mark: every snowflake id of this database is at most its last_value, or the bound of snowflake_internal.guard if that is greater';
+'the mark: no snowflake id of this database is greater than its last_value or, if that is larger, than the bound of snowflake_internal.guard';
 
 -- pg_dump reads it, and restoring sets it
 SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.mark'::pg_catalog.regclass, '');
 GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
--- What pg_controldata and pg_control_system() call the system identifier, of the server
--- that the mark was made on.
+-- The system identifier of the server on which the mark was made, as pg_control_system()
+-- shows it.
 CREATE SEQUENCE snowflake_internal.system_identifier MINVALUE -9223372036854775808;
 
 COMMENT ON SEQUENCE snowflake_internal.system_identifier IS
-'its last_value is the system identifier of the server that the mark comes from';
+'last_value is the system identifier of the server that the mark comes from';
 
 SELECT pg_catalog.setval('snowflake_internal.system_identifier', system_identifier)
 FROM pg_catalog.pg_control_system();
@@ -142,13 +142,13 @@ SELECT bound, exempt, others
 FROM snowflake_internal.current_guard();
 
 COMMENT ON MATERIALIZED VIEW snowflake_internal.guard IS
-'the guard of the mark, which no command of SQL lowers';
+'the guard of the mark, which no SQL command lowers';
 COMMENT ON COLUMN snowflake_internal.guard.bound IS
-'every snowflake id of this database is at most this';
+'no snowflake id of this database is greater than this';
 COMMENT ON COLUMN snowflake_internal.guard.exempt IS
-'the worker that reset the mark last: datacenter_id << 32 | worker_id, or -1';
+'the worker that last reset the mark: datacenter_id << 32 | worker_id, or -1';
 COMMENT ON COLUMN snowflake_internal.guard.others IS
-'ids of all other workers are above this';
+'all other workers make ids above this';
 
 CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false)
 RETURNS void
@@ -159,7 +159,7 @@ REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO pg_database_owner;
 
 COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS
-'make all new ids of this database greater than an id that came from elsewhere; force: also if that is far ahead of the clock, for superusers';
+'make all new ids of this database greater than an id that came from elsewhere; force: even if that id is far ahead of the clock, for superusers';
 
 CREATE FUNCTION snowflake_reset_mark(force boolean DEFAULT false)
 RETURNS void
@@ -169,11 +169,11 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION snowflake_reset_mark(boolean) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_reset_mark(boolean) IS
-'set the mark back to the clock, with a fresh worker id and after a restart, when the clock was far ahead; force: also without a fresh worker id, which may make ids twice';
+'set the mark back to the clock after the clock was far ahead, with a fresh worker id and after a restart; force: even without a fresh worker id, in which case ids may be made twice';
 
 --
--- Taking ids apart.  Each function comes in two forms: for the layout that is
--- in force on this server, and for the layout that is given as text.
+-- Reading ids.  Each function has two forms: one for the layout that is in force
+-- on this server, and one for a layout that is given as text.
 --
 
 CREATE FUNCTION snowflake_decode(id bigint,
@@ -317,8 +317,8 @@ COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
 'the tag of an id, in the given layout';
 
 --
--- Putting ids together.  These are not STRICT: NULL is right for a field that
--- the layout lacks, so that what snowflake_decode() returns can be passed on.
+-- Composing ids.  These are not STRICT: a field that the layout lacks may be NULL,
+-- so that the result of snowflake_decode() can be passed on.
 --
 
 CREATE FUNCTION snowflake_compose(generated_at timestamptz,
@@ -336,9 +336,9 @@ COMMENT ON FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
 	integer, integer, integer) IS
 'the id that has these fields';
 
--- Here SQL has no room for defaults: they would make a call with a timestamp
--- alone ambiguous.  The parameters before the layout have no names, so that
--- a call by name finds the function below.
+-- There are no defaults here, as they would make a call with nothing but a
+-- timestamp ambiguous.  The parameters before the layout have no names, so that a
+-- call by name finds the function below.
 CREATE FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
 	integer, integer, integer, layout text)
 RETURNS bigint
@@ -419,8 +419,8 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
 'the largest id before an instant''s tick, in the given layout; -1 up to the epoch, the largest id of all beyond the end';
 
--- To be of use to an index these two must be inlined.  So they are not STRICT,
--- are labelled as their bodies are, and compare the id itself.  The operators
+-- An index can serve these two only if they are inlined.  So they are not STRICT,
+-- have the labels that fit their bodies, and compare the id itself.  The operators
 -- are those that exclude a partition which ends or begins at the bound.
 CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
 	upper_bound timestamptz)
@@ -430,7 +430,7 @@ RETURN id >= coalesce(@extschema@.snowflake_first_from(lower_bound), 0)
 	AND id <= coalesce(@extschema@.snowflake_last_before(upper_bound), 9223372036854775807);
 
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz) IS
-'whether an id was made in a range of time, the lower bound included; NULL: no bound';
+'whether an id was made at or after lower_bound and before upper_bound; NULL: no bound';
 
 CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
 	upper_bound timestamptz, layout text)
@@ -440,10 +440,10 @@ RETURN id >= coalesce(@extschema@.snowflake_first_from(lower_bound, layout), 0)
 	AND id <= coalesce(@extschema@.snowflake_last_before(upper_bound, layout), 9223372036854775807);
 
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
-'whether an id of the given layout was made in a range of time, the lower bound included; NULL: no bound';
+'whether an id of the given layout was made at or after lower_bound and before upper_bound; NULL: no bound';
 
 --
--- Ids as people and other programs see them
+-- Encodings
 --
 
 CREATE FUNCTION snowflake_inspect(id bigint)
@@ -484,7 +484,7 @@ AS 'MODULE_PATHNAME', 'snowflake_mask'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
 
 COMMENT ON FUNCTION snowflake_mask(bigint, text, text) IS
-'a number that only who has the key can turn back into the id; different for each tweak, such as the name of a table';
+'a number that can be turned back into the id only with the key; different for each tweak, such as the name of a table';
 
 CREATE FUNCTION snowflake_mask(id bigint, key bytea, tweak text DEFAULT '')
 RETURNS bigint
@@ -492,7 +492,7 @@ AS 'MODULE_PATHNAME', 'snowflake_mask'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
 
 COMMENT ON FUNCTION snowflake_mask(bigint, bytea, text) IS
-'a number that only who has the key can turn back into the id; different for each tweak, such as the name of a table';
+'a number that can be turned back into the id only with the key; different for each tweak, such as the name of a table';
 
 CREATE FUNCTION snowflake_unmask(masked bigint, key text, tweak text DEFAULT '')
 RETURNS bigint
@@ -500,7 +500,7 @@ AS 'MODULE_PATHNAME', 'snowflake_unmask'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
 
 COMMENT ON FUNCTION snowflake_unmask(bigint, text, text) IS
-'the id that snowflake_mask() made a number of, with the same key and tweak';
+'the id that snowflake_mask() turned into a number, with the same key and tweak';
 
 CREATE FUNCTION snowflake_unmask(masked bigint, key bytea, tweak text DEFAULT '')
 RETURNS bigint
@@ -508,7 +508,7 @@ AS 'MODULE_PATHNAME', 'snowflake_unmask'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
 
 COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
-'the id that snowflake_mask() made a number of, with the same key and tweak';
+'the id that snowflake_mask() turned into a number, with the same key and tweak';
 
 --
 -- Tables partitioned by range of their id: partitions by time
@@ -542,7 +542,7 @@ BEGIN
 			CASE WHEN part.lower_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.lower_id, layout) END,
 			CASE WHEN part.upper_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.upper_id, layout) END
 		FROM (
-			-- MINVALUE and MAXVALUE are no numbers
+			-- MINVALUE and MAXVALUE are not numbers
 			SELECT child.oid,
 				substring(bound FROM 'FROM \(''?(-?[0-9]+)')::bigint AS lower_id,
 				substring(bound FROM 'TO \(''?(-?[0-9]+)')::bigint AS upper_id
@@ -557,7 +557,7 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_partitions(regclass, text) IS
-'the partitions of a table that is partitioned by range of its id, with the ids and the time that they are for; without the default partition';
+'the partitions of a table that is partitioned by range of its id, with their ranges of ids and of time; without the default partition';
 
 CREATE FUNCTION snowflake_partitions_before(parent regclass, instant timestamptz,
 	layout text DEFAULT NULL)
@@ -576,10 +576,10 @@ END;
 COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
 'the partitions that lie wholly before an instant';
 
--- The two that follow run statements for the caller, in whose search_path
--- functions of indexes, event triggers and the like must find what they need.
--- What we look up for ourselves, before and after that, comes from pg_catalog.
--- Types of variables say so: they are looked up before we can set the path.
+-- The next two run statements for the caller, with the caller's search_path, in
+-- which functions of indexes, event triggers and the like must find what they need.
+-- Our own look-ups before and after these statements use pg_catalog.  Types of
+-- variables name it, because they are looked up before we can set the path.
 
 CREATE FUNCTION snowflake_create_partitions(parent regclass, step interval,
 	lower_bound timestamptz,
@@ -593,9 +593,9 @@ DECLARE
 	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
-	-- A step has one kind of unit.  It begins where a grid does that does not
-	-- depend on the bounds, so that calls for different bounds fit together.
-	-- Weeks begin on a Monday.
+	-- A step is a number of months, of days or of seconds.  Partitions follow a
+	-- grid that does not depend on the bounds, so that those of several calls
+	-- fit together.  Weeks begin on a Monday.
 	origin CONSTANT timestamp := '2001-01-01';
 	months bigint := 0;
 	days bigint := 0;
@@ -621,8 +621,8 @@ BEGIN
 	END IF;
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE feature_not_supported USING
-			MESSAGE = 'partitions can be created at isolation level READ COMMITTED only',
-			DETAIL = 'What others have created must be seen.';
+			MESSAGE = 'partitions can only be created at isolation level READ COMMITTED',
+			DETAIL = 'At other levels, partitions created by concurrent transactions would not be seen.';
 	END IF;
 	IF isfinite(step) THEN
 		months := extract(year FROM step) * 12 + extract(month FROM step);
@@ -633,9 +633,9 @@ BEGIN
 	IF (months <> 0)::integer + (days <> 0)::integer + (seconds <> 0)::integer <> 1
 		OR months < 0 OR days < 0 OR seconds < 0 OR seconds <> trunc(seconds) THEN
 		RAISE invalid_parameter_value USING
-			MESSAGE = format('invalid step of partitions: "%s"', step),
-			DETAIL = 'It must be a positive number of months, of days, or of seconds.',
-			HINT = 'For example ''1 month'', ''7 days'' or ''6 hours''.';
+			MESSAGE = format('invalid partition step: "%s"', step),
+			DETAIL = 'The step must be a positive number of months, of days, or of seconds.',
+			HINT = 'Use a step such as ''1 month'', ''7 days'' or ''6 hours''.';
 	END IF;
 	IF lower_bound >= upper_bound THEN
 		RAISE invalid_parameter_value USING
@@ -643,7 +643,7 @@ BEGIN
 	END IF;
 
 	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
-	-- errors if there are no such ids
+	-- fail if the layout has no such ids
 	PERFORM @extschema@.snowflake_from_timestamp(lower_bound, layout),
 		@extschema@.snowflake_from_timestamp(upper_bound, layout);
 
@@ -653,7 +653,7 @@ BEGIN
 	FROM pg_class AS class LEFT JOIN pg_tablespace AS tablespace ON tablespace.oid = class.reltablespace
 	WHERE class.oid = parent;
 
-	-- what ATTACH PARTITION takes, before looking at what is there
+	-- take the lock of ATTACH PARTITION before looking at the present partitions
 	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent);
 	SELECT array_agg(present.first_id), array_agg(present.last_id) INTO present_first, present_last
 	FROM @extschema@.snowflake_partitions(parent, layout) AS present;
@@ -686,11 +686,11 @@ BEGIN
 	LOOP
 		first_id := @extschema@.snowflake_first_from(starts, layout);
 		last_id := @extschema@.snowflake_last_before(ends, layout);
-		-- NULL is no bound
+		-- NULL: no bound
 		CONTINUE WHEN EXISTS (SELECT FROM unnest(present_first, present_last) AS present (lower_id, upper_id)
 			WHERE coalesce(lower_id, 0) <= first_id AND coalesce(upper_id, 9223372036854775807) >= last_id);
 
-		-- hours come twice when summer time ends, except in UTC
+		-- an hour comes twice when daylight saving time ends, except in UTC
 		suffix := CASE
 			WHEN seconds > 0 THEN to_char(timezone('UTC', starts), '"_p"YYYYMMDD"_"HH24MISS')
 			WHEN days > 0 THEN to_char(timezone(time_zone, starts), '"_p"YYYYMMDD')
@@ -702,7 +702,7 @@ BEGIN
 		END LOOP;
 		partition := format('%s.%I', owner_schema, partition || suffix);
 
-		-- CREATE TABLE ... PARTITION OF would lock out even those who read
+		-- CREATE TABLE ... PARTITION OF would lock out even readers
 		create_it := format('CREATE TABLE %s (LIKE %s.%I INCLUDING ALL EXCLUDING IDENTITY '
 			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, owner_schema, parent_name, space);
 		attach_it := format('ALTER TABLE %s.%I ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)',
@@ -720,7 +720,7 @@ $$;
 
 COMMENT ON FUNCTION snowflake_create_partitions(regclass, interval, timestamptz,
 	timestamptz, text, text) IS
-'create the partitions for a range of time that are missing, one for each step: a number of months, days or seconds; returns those that were created';
+'create the missing partitions of a range of time, one for each step: a number of months, days or seconds; returns the new partitions';
 
 --
 -- Tables that have another key
@@ -773,7 +773,7 @@ AS $$
 		FROM linked JOIN pg_attribute ON attrelid = linked.relid AND pg_attribute.attnum = linked.attnum
 		WHERE (linked.relid, attname) NOT IN (SELECT * FROM adopted_key)
 		UNION
-		-- what is too narrow may be so by a domain
+		-- a domain may be what makes a column too narrow
 		SELECT relid, attnum, attname, typbasetype
 		FROM typed JOIN pg_type ON pg_type.oid = typid AND typtype = 'd'
 	)
@@ -830,8 +830,8 @@ BEGIN
 	END IF;
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE feature_not_supported USING
-			MESSAGE = 'columns can be adopted at isolation level READ COMMITTED only',
-			DETAIL = 'What others have changed must be seen.';
+			MESSAGE = 'columns can only be adopted at isolation level READ COMMITTED',
+			DETAIL = 'At other levels, changes made by concurrent transactions would not be seen.';
 	END IF;
 	IF NOT EXISTS (SELECT FROM pg_class WHERE oid = adopted AND relkind IN ('r', 'p')) THEN
 		RAISE wrong_object_type USING
@@ -845,14 +845,14 @@ BEGIN
 		INTO distributed USING adopted, 'pg_class'::regclass, '{a,i}'::"char"[];
 		IF distributed THEN
 			RAISE feature_not_supported USING
-				MESSAGE = format('table %s is distributed by Citus, or has been', adopted),
-				HINT = format('If the column is a bigint, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s. If it distributes the table, call undistribute_table() before and create_distributed_table() after that.',
+				MESSAGE = format('table %s is or was distributed by Citus', adopted),
+				HINT = format('If the column is a bigint, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s. If the table is distributed by this column, call undistribute_table() before that and create_distributed_table() after it.',
 					adopted, column_name, new_default);
 		END IF;
 	END IF;
 
-	-- Chunks that were made for small numbers would be many.  The catalogs have to be
-	-- those of TimescaleDB, as others could have made a schema of that name.
+	-- A chunk length for small numbers would give too many chunks.  Look only at the
+	-- catalogs of TimescaleDB itself: others could have made a schema of that name.
 	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
 			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.dimension')
 				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
@@ -865,17 +865,17 @@ BEGIN
 		IF chunk < @extschema@.snowflake_first_from(now() + interval '1 minute') - @extschema@.snowflake_first_from(now()) THEN
 			RAISE object_not_in_prerequisite_state USING
 				MESSAGE = format('chunks of hypertable %s are too small for snowflake ids', adopted),
-				DETAIL = format('A chunk is for %s numbers, which are less than the ids of a minute.', chunk),
-				HINT = format('For chunks of a day, call before: SELECT set_chunk_time_interval(%L, %s);', adopted,
+				DETAIL = format('A chunk covers %s values, which is less than the ids of a minute.', chunk),
+				HINT = format('To have chunks of a day, first run: SELECT set_chunk_time_interval(%L, %s);', adopted,
 					@extschema@.snowflake_first_from(now() + interval '1 day') - @extschema@.snowflake_first_from(now()));
 		END IF;
 	END IF;
 
-	-- From here on, nothing about the table changes but by us, and no foreign
-	-- key comes or goes.
+	-- From here on nobody else can change the table, or add or drop a foreign
+	-- key.
 	IF NOT dry_run THEN
 		RAISE NOTICE 'locking table %', adopted
-			USING DETAIL = 'Others wait until the end of the transaction.';
+			USING DETAIL = 'Other sessions wait for the table until the transaction ends.';
 		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', adopted);
 	END IF;
 
@@ -889,12 +889,12 @@ BEGIN
 	IF attribute.attinhcount > 0 THEN
 		RAISE wrong_object_type USING
 			MESSAGE = format('column %s is inherited', label),
-			HINT = 'Adopt the column of the table that it is inherited from.';
+			HINT = 'Adopt the column of the parent table.';
 	END IF;
 	IF attribute.atttypid <> ALL (integers) THEN
 		RAISE datatype_mismatch USING
 			MESSAGE = format('column %s is of type %s', label, attribute.atttypid::regtype),
-			DETAIL = 'A column of type smallint, integer or bigint can be adopted.';
+			DETAIL = 'Only columns of type smallint, integer or bigint can be adopted.';
 	END IF;
 	IF attribute.attgenerated <> '' THEN
 		RAISE wrong_object_type USING
@@ -919,8 +919,8 @@ BEGIN
 	IF names IS NOT NULL THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('column %s refers to another table', label),
-			DETAIL = format('A new id would not be found there. Foreign keys: %s.', names),
-			HINT = 'Adopt the column that it refers to.';
+			DETAIL = format('New ids would violate these foreign keys: %s.', names),
+			HINT = 'Adopt the referenced column instead.';
 	END IF;
 
 	SELECT array_agg(relid ORDER BY relid, attnum), array_agg(attnum ORDER BY relid, attnum),
@@ -933,7 +933,7 @@ BEGIN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
 			DETAIL = format('They are of type smallint or integer: %s.', array_to_string(narrow_names, ', ')),
-			HINT = format(E'Call snowflake_adopt() with widen_references => true, or run before:\n%s;',
+			HINT = format(E'Call snowflake_adopt() with widen_references => true, or first run:\n%s;',
 				array_to_string(widening, E';\n'));
 	END IF;
 
@@ -968,7 +968,7 @@ BEGIN
 	) AS reasons;
 	IF names IS NOT NULL THEN
 		RAISE feature_not_supported USING
-			MESSAGE = format('column %s cannot be adopted because a type cannot be changed', label),
+			MESSAGE = format('column %s cannot be adopted because the type of a column cannot be changed', label),
 			DETAIL = names,
 			HINT = 'Create a new table with a bigint column, and copy the rows.';
 	END IF;
@@ -1005,7 +1005,7 @@ BEGIN
 			statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
 				member::regclass, column_name);
 		END IF;
-		-- one that is no longer owned stays for a way back
+		-- a sequence that nothing owns stays for the way back
 		sequences := sequences || (
 			SELECT coalesce(array_agg(format(CASE WHEN drop_sequence THEN 'DROP SEQUENCE %s'
 				ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END, objid::regclass)), '{}')
@@ -1018,7 +1018,7 @@ BEGIN
 		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I TYPE bigint',
 			adopted, column_name, column_name);
 	END IF;
-	-- the other name may stay, and a tag
+	-- a default snowflake_nextval() may stay, and so may a tag
 	IF rewritten OR EXISTS (SELECT FROM unnest(tree) AS relid WHERE NOT EXISTS (
 			SELECT FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
 				CROSS JOIN pg_get_expr(adbin, adrelid) AS expression
@@ -1029,13 +1029,13 @@ BEGIN
 	END IF;
 	statements := statements || sequences || coalesce(widening, '{}');
 	IF statements = '{}' THEN
-		RAISE NOTICE 'column % makes snowflake ids already, skipping', label;
+		RAISE NOTICE 'column % already makes snowflake ids, skipping', label;
 		PERFORM set_config('search_path', callers_path, true);
 		RETURN;
 	END IF;
 
-	-- Can ids be made at all, and be greater than those that are there?  It
-	-- is clear that they are, also in other sessions, after a minute.
+	-- Check that ids can be made, and are greater than the values in the column.
+	-- In all sessions they are greater than ids of more than a minute ago.
 	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
 	new_id := @extschema@.snowflake_nextval();
 	bound := @extschema@.snowflake_last_before(clock_timestamp() + interval '1 second');
@@ -1043,13 +1043,13 @@ BEGIN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('column %s has values that are greater than new snowflake ids', label),
 			DETAIL = format('The largest is %s, and a new id is %s.', largest, new_id),
-			HINT = 'Choose a layout with an earlier epoch or more bits below the time, and restart the server.';
+			HINT = 'If the largest value is an id that is ahead of the clock, wait until the clock has passed it. Otherwise choose a layout with an earlier epoch or more bits below the time, and restart the server.';
 	END IF;
 	bound := @extschema@.snowflake_last_before(clock_timestamp() - interval '1 minute');
 	IF largest > bound AND NOT dry_run THEN
 		IF NOT has_function_privilege('@extschema@.snowflake_advance(bigint, boolean)'::regprocedure, 'EXECUTE') THEN
 			RAISE insufficient_privilege USING
-				MESSAGE = format('column %s has values that are as great as new snowflake ids', label),
+				MESSAGE = format('column %s has values that are as large as new snowflake ids', label),
 				HINT = 'Try again in a minute, or have the owner of the database call snowflake_advance().';
 		END IF;
 		PERFORM @extschema@.snowflake_advance(largest, false);
@@ -1088,11 +1088,11 @@ END
 $$;
 
 COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean) IS
-'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also the columns that refer to it; dry_run: only say what would be done; drop_sequence: do not keep the sequence of a serial';
+'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also the columns that refer to it; dry_run: only print what would be done; drop_sequence: drop the sequence of a serial instead of keeping it';
 
--- What snowflake_adopt_all() does, step by step: first all columns become wide
--- enough, with one rewrite of each table, and then keys get their defaults.  A step
--- needs only those before it, and is not there any more once it was taken.
+-- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
+-- table once; then they set the defaults of the keys.  A step depends only on those
+-- before it.  The plan leaves out steps that have been taken.
 CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace,
 	drop_sequence boolean,
 	OUT relation regclass,
@@ -1114,7 +1114,7 @@ DECLARE
 	detail text;
 	hint text;
 BEGIN
-	-- what a sequence gives values to, in the topmost tables
+	-- keys that get their values from a sequence, in the topmost tables
 	SELECT array_agg(attrelid ORDER BY attrelid, attnum), array_agg(attname ORDER BY attrelid, attnum)
 	INTO keys, names
 	FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
@@ -1132,12 +1132,12 @@ BEGIN
 		RETURN;
 	END IF;
 
-	-- all that stands in the way, before anything is changed
+	-- find everything that is in the way before anything is changed
 	FOR key, key_name IN SELECT * FROM unnest(keys, names) LOOP
 		BEGIN
 			CALL @extschema@.snowflake_adopt(key, key_name, widen_references => true, dry_run => true,
 				drop_sequence => drop_sequence);
-		-- not what a caller may do again: a lock, a timeout
+		-- not locks and timeouts: those may be gone at the next call
 		EXCEPTION WHEN object_not_in_prerequisite_state OR feature_not_supported OR wrong_object_type
 				OR dependent_objects_still_exist OR insufficient_privilege THEN
 			GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
@@ -1192,8 +1192,8 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_internal.in_transaction_block() IS
 'whether a procedure cannot commit because its caller has a transaction open';
 
--- Our own look-ups have the path of the plan; what is run here has the caller's, and
--- a procedure with a path of its own could not commit.
+-- Our own look-ups use the search_path of adoption_plan().  The statements here run with
+-- the caller's: a procedure with a path of its own could not commit.
 CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace,
 	dry_run boolean DEFAULT false,
 	drop_sequence boolean DEFAULT false)
@@ -1223,9 +1223,9 @@ BEGIN
 		RETURN;
 	END IF;
 
-	RAISE NOTICE 'keys of schema % are adopted in %', adopted_schema,
+	RAISE NOTICE 'keys of schema % will be adopted in %', adopted_schema,
 		CASE WHEN one_transaction THEN 'this transaction' ELSE 'one transaction for each step' END
-		USING DETAIL = 'Each step locks the table in mode ACCESS EXCLUSIVE, and tables whose foreign keys it checks again.';
+		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and also locks tables whose foreign keys it checks again.';
 	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
 		IF rewritings[i] IS NOT NULL THEN
 			RAISE NOTICE 'step %: table % will be rewritten (%): %', i, relations[i], sizes[i], rewritings[i];
@@ -1236,7 +1236,7 @@ BEGIN
 	IF dry_run THEN
 		RETURN;
 	END IF;
-	-- the plan has read all keys, and would keep others from altering their tables
+	-- give up the locks of the plan, which keep others from altering the tables
 	IF NOT one_transaction THEN
 		COMMIT;
 	END IF;
@@ -1270,7 +1270,7 @@ END
 $$;
 
 COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean) IS
-'call snowflake_adopt() for all keys of a schema that a serial or identity gives values to; in a transaction for each step, unless one is open';
+'call snowflake_adopt() for all serial and identity keys of a schema; each step in a transaction of its own, unless one is open';
 
 --
 -- Layouts
@@ -1312,7 +1312,7 @@ AS 'MODULE_PATHNAME', 'snowflake_capacity'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_capacity() IS
-'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second';
+'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
 
 CREATE FUNCTION snowflake_capacity(INOUT layout text,
 	OUT tick interval,
@@ -1325,17 +1325,17 @@ AS 'MODULE_PATHNAME', 'snowflake_capacity'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_capacity(text) IS
-'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second';
+'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
 
 --
--- What goes on
+-- Monitoring
 --
 
 CREATE FUNCTION snowflake_internal.worker_id_hint()
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
--- who looks does not wait
+-- a look must not wait
 SET lock_timeout = '10ms'
 SET row_security = off
 AS $$
@@ -1354,7 +1354,7 @@ BEGIN
 	ELSIF EXISTS (SELECT FROM pg_publication) THEN
 		reason := 'this database has publications';
 	ELSE
-		-- the newest ids of some tables, where an index has them
+		-- look at the newest ids of some tables that have an index on them
 		FOR key IN
 			SELECT DISTINCT pg_class.oid::regclass AS relation, attname, pg_class.reltuples
 			FROM pg_depend JOIN pg_attrdef ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
@@ -1386,12 +1386,12 @@ BEGIN
 	IF reason IS NULL THEN
 		RETURN NULL;
 	END IF;
-	RETURN format('Nobody has set "snowflake.worker_id", and %s. Give each server that makes ids a number of its own, here for example: ALTER SYSTEM SET snowflake.worker_id = 1; SELECT pg_reload_conf();', reason);
+	RETURN format('No worker id is set, and %s. Give each server that makes ids a worker id of its own, for example on this server: ALTER SYSTEM SET snowflake.worker_id = 1; SELECT pg_reload_conf();', reason);
 END
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.worker_id_hint() IS
-'what to do if nobody has set a worker id, and there seem to be other servers; else NULL';
+'what to do if no worker id is set although there seem to be other servers; else NULL';
 
 CREATE FUNCTION snowflake_status(
 	OUT state text,
@@ -1421,9 +1421,9 @@ REVOKE EXECUTE ON FUNCTION snowflake_status() FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION snowflake_status() TO pg_monitor;
 
 COMMENT ON FUNCTION snowflake_status() IS
-'whether ids can be made here and, if not, what to do next; with which worker id and layout, how far they and the mark are ahead of the clock, and the lease';
+'whether ids can be made here and, if not, what to do next; worker id, layout and lease; how far ids and the mark are ahead of the clock';
 
--- No view: tools that compare schemas list and drop what they do not know.
+-- Not a view: tools that compare schemas would list it, and drop it as unknown.
 CREATE FUNCTION snowflake_stat(
 	OUT ids bigint,
 	OUT spills bigint,
@@ -1462,7 +1462,7 @@ COMMENT ON FUNCTION snowflake_stat_reset() IS
 'set all counters of snowflake_stat() to 0';
 
 --
--- A server that is running still knows which ids were made.
+-- Ids begin above those that were made since the start of the server.
 --
 
 CREATE FUNCTION snowflake_internal.begin()
@@ -1479,9 +1479,9 @@ DECLARE
 	hint CONSTANT pg_catalog.text := snowflake_internal.worker_id_hint();
 BEGIN
 	IF hint IS NOT NULL THEN
-		-- CREATE EXTENSION hides what is less than a warning
+		-- CREATE EXTENSION hides messages below WARNING
 		PERFORM pg_catalog.set_config('client_min_messages', 'notice', true);
-		RAISE NOTICE 'setting "snowflake.worker_id" has its default, 0' USING HINT = hint;
+		RAISE NOTICE 'parameter "snowflake.worker_id" has its default value, 0' USING HINT = hint;
 	END IF;
 END
 $$;

@@ -42,13 +42,16 @@ PG_FUNCTION_INFO_V1(snowflake_reserve);
 PG_FUNCTION_INFO_V1(snowflake_currval);
 PG_FUNCTION_INFO_V1(snowflake_in_transaction_block);
 
-/* The most ids that one call of snowflake_reserve() gives. */
+/* The most ids that one call of snowflake_reserve() returns. */
 #define MAX_RESERVED	1000000
 
 static ProcessUtility_hook_type next_process_utility = NULL;
 
 
-/* DISCARD, as poolers run it between clients, forgets currval as it does the core's. */
+/*
+ * Poolers run DISCARD between clients: forget currval, as core does for
+ * sequences.
+ */
 static void
 process_utility(PlannedStmt * pstmt, const char *query_string,
 				bool read_only_tree, ProcessUtilityContext context,
@@ -91,31 +94,32 @@ may_execute(Oid function)
 }
 
 /*
- * Planner support of snowflake_nextval() and snowflake_id(), for COPY.
+ * Planner support for snowflake_nextval() and snowflake_id(): lets COPY insert
+ * rows in batches.
  *
- * COPY adds rows one by one if the default of a column is volatile, because
- * such a default might look at the table.  It makes an exception for
- * nextval() as a function or as a node of its own, NextValueExpr.  We do not
- * look at the table either.  So where COPY plans a default, which is an
- * expression without a query around it, the call is replaced by
+ * COPY inserts rows one by one if the default of a column is volatile, because
+ * such a default might read the table.  It exempts nextval(), both as a
+ * function and as a node of its own, NextValueExpr.  Our functions do not read
+ * the table either.  COPY plans a default as an expression without a query
+ * around it; there we replace the call by
  *
  *		COALESCE(nextval_batch(<argument>), <NextValueExpr>)
  *
- * where the function is the same but for its label, STABLE, and never gives
- * NULL.  The node is never reached.
+ * nextval_batch() is the same function, but labeled STABLE.  It never returns
+ * NULL, so the node is never evaluated.
  *
  * Other commands must not see this expression: Citus evaluates the defaults
- * of an INSERT argument by argument, and would reach the node.  So the portal
- * has to run COPY.  That is not enough to know that COPY asks:
+ * of an INSERT argument by argument, and would reach the node.  So we require
+ * that the portal runs COPY.  Even then the request may not come from COPY:
  *
  * - A trigger that COPY fires may run ALTER TABLE ADD COLUMN.  The node keeps
- *	 the expression volatile for it, so that each row gets an id of its own.
- * - The planner of COPY (SELECT ...) TO has no query at hand when it estimates
- *	 selectivities, and calls stable functions of constants.  The argument is
- *	 ignored, and is no constant, so that planning makes no ids.
+ *	 the expression volatile there, so that each row gets an id of its own.
+ * - To estimate selectivities for COPY (SELECT ...) TO, the planner has no
+ *	 query at hand, and calls stable functions whose arguments are constants.
+ *	 Our argument is ignored, but is not a constant, so planning makes no ids.
  *
  * The argument's type is internal, so that nobody can call the function where
- * the label would be wrong.
+ * its label would be wrong.
  */
 Datum
 snowflake_nextval_support(PG_FUNCTION_ARGS)
@@ -136,7 +140,7 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 		ActivePortal == NULL || ActivePortal->commandTag != CMDTAG_COPY)
 		PG_RETURN_POINTER(NULL);
 
-	/* who may not execute both is left with the original, and its error */
+	/* keep the original call and its error unless the user may execute both */
 	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
 							   CStringGetDatum("nextval_batch"),
 							   PointerGetDatum(buildoidvector(&argtype, 1)),
@@ -145,7 +149,7 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 		!may_execute(simplify->fcall->funcid))
 		PG_RETURN_POINTER(NULL);
 
-	/* outside of a domain's constraint, this node gives NULL */
+	/* outside a domain constraint, this node evaluates to NULL */
 	argument = makeNode(CoerceToDomainValue);
 	argument->typeId = INTERNALOID;
 	argument->typeMod = -1;
@@ -193,13 +197,13 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of snowflake ids is out of range: %d", count),
 				 errdetail("One call reserves 1 to %d ids.", MAX_RESERVED)));
-	/* lest a call that must fail take what others could have */
+	/* check first, so that a call that must fail takes no ids from others */
 	reservable = GeneratorReservable();
 	if (count > reservable)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of snowflake ids is out of range: %d", count),
-				 errdetail("With this layout, \"snowflake.max_ahead\" and \"snowflake.max_wait\", one call can reserve " INT64_FORMAT " ids at most.",
+				 errdetail("With this layout, \"snowflake.max_ahead\" and \"snowflake.max_wait\", one call can reserve at most " INT64_FORMAT " ids.",
 						   reservable),
 				 errhint("Reserve fewer ids at once.")));
 
@@ -234,8 +238,9 @@ snowflake_currval(PG_FUNCTION_ARGS)
 }
 
 /*
- * in_transaction_block(): if so, the procedure that calls this cannot commit.
- * Neither can it within a function, nor within a block that catches errors.
+ * in_transaction_block(): whether the procedure that calls this cannot commit,
+ * because it runs in a transaction block, in a function, or in a block that
+ * catches errors.
  */
 Datum
 snowflake_in_transaction_block(PG_FUNCTION_ARGS)

@@ -1,8 +1,8 @@
-// Rates of ids in Node.js: measure, where ids come from, per second.
+// Print rates of ids in Node.js: measure, source of the ids, ids per second.
 //
 // usage: node blocks.js DIRECTORY ROUNDS
 //
-// DIRECTORY has blocks.js of doc/clients.
+// DIRECTORY is doc/clients, which has another blocks.js.
 const { Client } = require('pg');
 const Ids = require(`${process.argv[2]}/blocks.js`);
 const rounds = Number(process.argv[3]);

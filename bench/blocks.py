@@ -1,8 +1,8 @@
-# Rates of SQLAlchemy: measure, where ids come from, ids or rows per second.
+# Print rates of SQLAlchemy: measure, source of the ids, ids or rows per second.
 #
 # usage: blocks.py DIRECTORY ROUNDS
 #
-# DIRECTORY has sqlalchemy_blocks.py.
+# DIRECTORY is doc/clients, which has sqlalchemy_blocks.py.
 import sys
 import time
 
@@ -23,7 +23,7 @@ class FromServer(Base):
     item = Column(Text)
 
 
-# the schema tells SQLAlchemy that it is another table
+# the schema makes SQLAlchemy accept a second class for the table
 class FromBlocks(Base):
     __tablename__ = "orders"
     __table_args__ = {"schema": "public"}

@@ -1,8 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * empty.c
- *	  The floor of bench/run: what the call of a function in C takes that does
- *	  nothing.
+ *	  The floor of bench/run: a call of a C function that does nothing.
  *
  * snowflake/bench/empty.c
  *

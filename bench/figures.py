@@ -1,4 +1,4 @@
-# What bench/run left in a directory, for bench/plot and bench/tables.
+# Read what bench/run left in a directory, for bench/plot and bench/tables.
 
 import csv
 import os
@@ -33,7 +33,7 @@ def read(directory, name):
 
 
 def read_figures(directory):
-    """(measure, rival) -> the values of its rounds"""
+    """Map (measure, rival) to its values, one for each round."""
     figures = defaultdict(list)
     for row in read(directory, "figures.csv"):
         figures[row["measure"], row["rival"]].append(float(row["value"]))

@@ -1,12 +1,12 @@
 --
--- What bench/run keeps in its server: the figures, and those measurements
--- that are timed within the server, so that client and socket do not count.
+-- What bench/run keeps in its server: the figures, and the measurements that
+-- are timed inside the server, so that client and socket do not count.
 --
 
 CREATE EXTENSION snowflake;
 CREATE SEQUENCE cache_1;
 CREATE SEQUENCE cache_1000 CACHE 1000;
--- blocks of 1000 by hand: each value is the first of one
+-- reserves blocks of 1000 by hand: each value is the first of its block
 CREATE SEQUENCE step_1000 INCREMENT 1000;
 
 CREATE FUNCTION empty()
@@ -14,9 +14,9 @@ RETURNS bigint
 LANGUAGE c VOLATILE STRICT PARALLEL SAFE
 AS :'empty';
 
--- As people make such ids without an extension.  Instagram: ms since an epoch of
--- its own, 13 bits for the shard, 10 of a sequence.  Mastodon: ms, and 16 bits
--- that begin somewhere else in each ms.
+-- Generators in PL/pgSQL, as published.  Instagram: ms since an epoch of its own, 13
+-- bits for the shard, 10 bits of a sequence.  Mastodon: ms, and 16 bits of a sequence
+-- that starts at another value in each ms.
 CREATE SEQUENCE instagram_sequence;
 CREATE FUNCTION instagram()
 RETURNS bigint
@@ -64,7 +64,7 @@ CREATE TABLE goal (
 	number integer GENERATED ALWAYS AS IDENTITY
 );
 
--- The list, beginning with another element in each round.
+-- Rotate the list, so that each round starts with another element.
 CREATE FUNCTION rotated(list text[], round integer)
 RETURNS text[]
 IMMUTABLE
@@ -103,7 +103,7 @@ BEGIN
 END
 $$;
 
--- The list, with what only 18 has.
+-- Append the element if the server has uuidv7(), as from 18 on.
 CREATE FUNCTION with_uuidv7(list text[], element text)
 RETURNS text[]
 RETURN list || CASE WHEN to_regprocedure('uuidv7()') IS NOT NULL THEN ARRAY[element] ELSE '{}' END;
@@ -112,15 +112,15 @@ CREATE PROCEDURE measure_calls(rounds integer, ids integer, long_ids integer)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	-- the last is what the loop takes by itself, most of the time
+	-- the last one measures the loop itself, which takes most of the time
 	calls text[] := ARRAY['snowflake_nextval()', 'clock_timestamp()', 'nextval(''cache_1'')',
 		'nextval(''cache_1000'')', 'empty()', 'i'];
 	slow text[] := with_uuidv7(ARRAY['gen_random_uuid()', 'instagram()', 'mastodon()'], 'uuidv7()');
 BEGIN
 	CALL measure_query('one call (ns)',
 		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls || slow, rounds, ids);
-	-- A function scan keeps its rows.  A subquery hands them on as they come,
-	-- which leaves less time that is not the call's.
+	-- A function scan stores its rows.  A subquery streams them, so that less of the
+	-- time goes to anything but the call.
 	CALL measure_query('one call, rows streamed (ns)',
 		'SELECT count(%s) FROM (SELECT generate_series(1, %s) AS i) AS numbers',
 		calls || slow, rounds, ids);
@@ -132,8 +132,9 @@ BEGIN
 END
 $$;
 
--- The statements to run for this: fill a table by one of them, whose key comes from
--- the default.  COPY within a procedure would be another thing.
+-- Return the statements that fill a table by INSERT and by COPY, with a default that
+-- makes the keys.  A client runs them, because COPY within a procedure would not be
+-- comparable.
 CREATE TABLE started (lsn pg_lsn, at timestamptz);
 
 CREATE FUNCTION load_statements(rounds integer, rows integer, file text)
@@ -150,7 +151,7 @@ BEGIN ATOMIC
 			WITH ORDINALITY AS rival (key, turn)
 		CROSS JOIN unnest(ARRAY[
 			format('CREATE TABLE loaded (id %s PRIMARY KEY, v integer)', key),
-			-- so that each has the same to write
+			-- so that each load writes the same amount
 			'CHECKPOINT',
 			'INSERT INTO started VALUES (pg_current_wal_insert_lsn(), clock_timestamp())',
 			statement,
@@ -166,9 +167,9 @@ BEGIN ATOMIC
 	ORDER BY round, load_number, turn, step_number;
 END;
 
--- Tables that grow, one key after the other, so that each has the cache for itself:
--- how much of its index has to be there depends on the order of keys.  The rounds
--- are the steps.
+-- Fill tables of one key after the other, so that each has the cache to itself: how
+-- much of the index must be cached depends on the order of the keys.  Each step counts
+-- as a round.
 CREATE PROCEDURE measure_growth(rows integer)
 LANGUAGE plpgsql
 AS $$
@@ -191,7 +192,7 @@ BEGIN
 		CHECKPOINT;
 		start_lsn := pg_current_wal_insert_lsn();
 		FOR step IN 0 .. steps - 1 LOOP
-			-- they count up as long as the session is not idle
+			-- these count up until the session is idle
 			fetched := pg_stat_get_xact_blocks_fetched('grown_pkey'::regclass);
 			hits := pg_stat_get_xact_blocks_hit('grown_pkey'::regclass);
 			pages := pg_relation_size('grown_pkey');
@@ -202,7 +203,7 @@ BEGIN
 			elapsed := clock_timestamp() - start;
 			fetched := pg_stat_get_xact_blocks_fetched('grown_pkey'::regclass) - fetched;
 			hits := pg_stat_get_xact_blocks_hit('grown_pkey'::regclass) - hits;
-			-- up to 15, a page that is new counts as fetched
+			-- up to 15, a new page counts as fetched
 			pages := (pg_relation_size('grown_pkey') - pages) / current_setting('block_size')::integer;
 			IF current_setting('server_version_num')::integer < 160000 THEN
 				fetched := fetched - pages;
@@ -224,7 +225,7 @@ BEGIN
 END
 $$;
 
--- In a session that has just begun, with settings that need a restart.
+-- Time calls in a new session, on a server with settings that need a restart.
 CREATE PROCEDURE measure_variant(variant text, round integer, ids integer)
 LANGUAGE plpgsql
 AS $$
@@ -236,7 +237,8 @@ BEGIN
 END
 $$;
 
--- In kB, for this session: what PostgreSQL knows of, and resident memory.
+-- Return this session's memory in kB: what PostgreSQL accounts for, and resident
+-- memory.
 CREATE FUNCTION session_memory(OUT contexts float8, OUT rss float8, OUT peak float8)
 LANGUAGE plpgsql
 AS $$
@@ -256,18 +258,18 @@ DECLARE
 	before record;
 	after record;
 BEGIN
-	-- the first time warms up, and takes long enough to write the mark, too
+	-- the first round warms up, and lasts long enough to write the mark, too
 	FOR round IN 0 .. 1 LOOP
 		before := session_memory();
 		EXECUTE format('SELECT count(snowflake_nextval()) '
 			'FROM (SELECT generate_series(1, %s)) AS numbers', ids);
 		after := session_memory();
 	END LOOP;
-	-- the peak shows also what a statement takes and gives back
+	-- the peak includes what a statement allocates and frees again
 	INSERT INTO figure (measure, rival, round, value)
 	VALUES ('memory contexts, growth (kB)', 'snowflake_nextval()', 0, after.contexts - before.contexts),
 		('RSS, growth (kB)', 'snowflake_nextval()', 0, greatest(after.rss, after.peak) - before.rss);
-	-- not listed where it is dynamic, from 17 on
+	-- absent where the memory is dynamic, from 17 on
 	INSERT INTO figure (measure, rival, round, value)
 	SELECT 'shared memory (kB)', 'snowflake_nextval()', 0, allocated_size / 1024.0
 	FROM pg_shmem_allocations
@@ -292,7 +294,7 @@ RETURN (
 
 CREATE VIEW measured AS
 SELECT this.measure, this.rival, median_and_range(array_agg(this.value)) AS figure,
-	-- those of a growing table were taken minutes apart
+	-- no ratio for growing tables: their figures were taken minutes apart
 	CASE WHEN this.rival !~ 'snowflake' AND this.measure !~ '^growing' THEN
 		median_and_range(array_agg(ours.value / nullif(this.value, 0))) END AS "snowflake / this"
 FROM figure AS this
@@ -301,7 +303,7 @@ FROM figure AS this
 GROUP BY this.measure, this.rival
 ORDER BY min(min(this.number)) OVER (PARTITION BY this.measure), min(this.number);
 
--- A goal without a base is for the figure itself.
+-- A goal without a base applies to the figure itself.
 CREATE VIEW verdict AS
 SELECT goal.name AS measure,
 	coalesce(median_and_range(result.values), CASE WHEN goal.measure ~ 'shared memory' THEN 'dynamic' ELSE 'MISSING' END) AS figure,

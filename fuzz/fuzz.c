@@ -1,20 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz.c
- *	  Texts of layouts and of ids, made up by libFuzzer, in a real backend.
+ *	  Reads texts of layouts and ids, made by libFuzzer, in a real backend.
  *
- * Linked into the module together with all of its sources, and called as a
- * function of SQL; fuzz/run does both.  What is called is what SQL calls.
- * Beside faults that the sanitizers see, it looks for what must hold: any
- * fault aborts, and libFuzzer keeps the input.
+ * This file is linked into the module together with all of its sources, and
+ * called as an SQL function; fuzz/run does both.  It calls the same functions
+ * that SQL calls.  The sanitizers find some faults; this file also checks what
+ * must hold.  Any fault aborts, and libFuzzer keeps the input.
  *
- * AddressSanitizer knows the memory that malloc() gives, and not the pieces
- * that a memory context makes of it.  So calls of palloc() and its like that
- * the module's own sources make are led here by the linker (--wrap), and get
- * a few bytes more that nobody may touch.
+ * AddressSanitizer knows the memory that malloc() returns, but not the pieces
+ * into which a memory context divides it.  So the linker (--wrap) redirects
+ * calls of palloc() and the like in the module's own sources to this file,
+ * which adds a few bytes that nobody may touch.
  *
- * An input leaves nothing behind that the next one could see: each has a
- * memory context of its own, and call sites of its own in there.
+ * No input leaves anything behind for the next one to see: each has a memory
+ * context of its own, and call sites of its own in it.
  *
  * snowflake/fuzz/fuzz.c
  *
@@ -43,7 +43,7 @@ PG_FUNCTION_INFO_V1(snowflake_fuzz);
 
 typedef int (*FuzzCallback) (const uint8 *data, size_t size);
 
-/* libFuzzer's entrance; it has no header */
+/* libFuzzer's entry point; it has no header */
 extern int	LLVMFuzzerRunDriver(int *argc, char ***argv,
 								FuzzCallback callback);
 
@@ -55,10 +55,10 @@ extern char *__wrap_pstrdup(const char *string);
 extern void __wrap_pfree(void *pointer);
 extern char *__wrap_text_to_cstring(const text *t);
 
-/* What must not be touched behind a piece of memory. */
+/* The bytes behind a piece of memory that must not be touched. */
 #define GUARD_LENGTH	16
 
-/* Ids, beside the edges, that are tried in each layout. */
+/* How many ids are tried in each layout, besides the edges. */
 #define NUM_IDS		4
 
 typedef enum Function
@@ -86,7 +86,7 @@ static const char *const signatures[NUM_FUNCTIONS] = {
 	[FROM_TEXT] = "snowflake_from_text(text, text)",
 };
 
-/* What README promises of an encoding, written down a second time. */
+/* What the documentation promises of encodings, written down a second time. */
 static const struct
 {
 	const char *name;
@@ -102,7 +102,7 @@ static const struct
 	{"hex", 16, '0', tolower},
 };
 
-/* What became of a call. */
+/* The outcome of a call. */
 typedef struct Outcome
 {
 	int			sqlstate;		/* 0 if there was no error */
@@ -114,12 +114,12 @@ typedef struct Outcome
 static Oid	function_oids[NUM_FUNCTIONS];
 static FmgrInfo call_sites[NUM_FUNCTIONS];
 
-/* Of the input that is being tried; NULL between inputs. */
+/* The context of the input that is being tried; NULL between inputs. */
 static MemoryContext input_context = NULL;
 
 static void fault(const char *format,...) pg_attribute_noreturn() pg_attribute_printf(1, 2);
 
-/* Say what does not hold, and end. */
+/* Report what does not hold, and abort. */
 static void
 fault(const char *format,...)
 {
@@ -134,9 +134,8 @@ fault(const char *format,...)
 }
 
 /*
- * The guards go when the input's context does: it is one whose blocks are all
- * freed.  In other contexts, memory could be given out again with a guard in
- * its midst.
+ * The guards vanish with the input's context, whose blocks are all freed.  In
+ * other contexts, memory could be given out again with a guard in its midst.
  */
 void *
 __wrap_palloc(Size size)
@@ -161,7 +160,7 @@ __wrap_pstrdup(const char *string)
 void
 __wrap_pfree(void *pointer)
 {
-	/* what is freed can become anything, up to the next piece */
+	/* freed memory can be given out in other pieces, up to the next one */
 	ASAN_UNPOISON_MEMORY_REGION(pointer, GetMemoryChunkSpace(pointer));
 	__real_pfree(pointer);
 }
@@ -172,7 +171,7 @@ __wrap_text_to_cstring(const text *t)
 	return __wrap_pstrdup(__real_text_to_cstring(t));
 }
 
-/* Call a function as SQL does.  An error must be one about the arguments. */
+/* Call a function as SQL does.  Any error must be about the arguments. */
 static Outcome
 call(Function function, int num_args, const NullableDatum *args)
 {
@@ -227,7 +226,7 @@ call_text(Function function, Datum first, Datum second)
 	return call(function, 2, args);
 }
 
-/* A call that must give a bigint, or an error with one SQLSTATE. */
+/* A call that must return a bigint, or throw an error with one SQLSTATE. */
 static void
 expect(Function function, int64 argument, Datum text, int64 result)
 {
@@ -267,8 +266,8 @@ any_number(const char *input, size_t length, int which)
 }
 
 /*
- * The text of an instant is the instant: exactly in ISO-8601, to the
- * millisecond as a number.
+ * Check that the text of an instant gives the instant back: exactly in
+ * ISO-8601, to the millisecond as a number.
  */
 static void
 check_instant_text(TimestampTz instant)
@@ -296,7 +295,7 @@ check_instant_text(TimestampTz instant)
 	}
 }
 
-/* Arithmetic by which ids are taken apart and put together again. */
+/* Check by arithmetic how an id is taken apart and put together again. */
 static void
 check_id(const Layout *layout, Datum layout_text, int64 id)
 {
@@ -332,7 +331,7 @@ check_id(const Layout *layout, Datum layout_text, int64 id)
 		fault("id " INT64_FORMAT " is decoded, and composed to " INT64_FORMAT,
 			  id, DatumGetInt64(composed.value));
 
-	/* what does not fit its field would change another one */
+	/* a value that does not fit its field would change another one */
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
 	{
 		NullableDatum arg = args[field];
@@ -356,7 +355,7 @@ check_id(const Layout *layout, Datum layout_text, int64 id)
 		InspectLine(layout, id, line);
 }
 
-/* The ids that bound any instant. */
+/* Check the ids that bound an instant. */
 static void
 check_instant(const Layout *layout, Datum layout_text, TimestampTz instant)
 {
@@ -382,7 +381,7 @@ check_instant(const Layout *layout, Datum layout_text, TimestampTz instant)
 		expect(FROM_TIMESTAMP, instant, layout_text, (int64) tick << shift);
 }
 
-/* What a layout says of itself must add up. */
+/* Check that what a layout says of itself adds up. */
 static void
 check_fields(const Layout *layout)
 {
@@ -417,7 +416,7 @@ check_fields(const Layout *layout)
 	if (layout->tick < 1 || layout->tick > USECS_PER_SEC)
 		fault("a tick of " INT64_FORMAT " microseconds", layout->tick);
 
-	/* the last tick is one of the field's, and begins before time ends */
+	/* the last tick fits the field, and begins before timestamps end */
 	if (layout->last_tick < 0 ||
 		layout->last_tick > LayoutLargest(layout, FIELD_TIME) ||
 		!IS_VALID_TIMESTAMP(layout->epoch) ||
@@ -452,7 +451,7 @@ check_layout(char *input, size_t length)
 	else if (reason == NULL || *reason == '\0')
 		fault("no layout, and no reason");
 
-	/* a file of settings may have any bytes, SQL has none that are invalid */
+	/* a configuration file may have any bytes, SQL only valid ones */
 	if (!pg_verifymbstr(input, (int) length, true))
 		return;
 	layout_text = CStringGetTextDatum(input);
@@ -524,8 +523,9 @@ text_of(int64 id, int encoding)
 }
 
 /*
- * A text that was read is the same in the writing that to_text() has: in its
- * case, without what is ignored, and with zeros before it.
+ * Check a text that was read: it must equal what to_text() writes, once its
+ * case is changed, ignored characters are removed, and zeros are put before
+ * it.
  */
 static void
 check_code(const char *code, int64 id, int encoding)
@@ -597,7 +597,7 @@ check_text(char *input, size_t length)
 						 ERRCODE_INVALID_TEXT_REPRESENTATION);
 	}
 
-	/* the name of an encoding is a text as well */
+	/* the input also serves as the name of an encoding */
 	if (valid)
 	{
 		bool		known = false;
@@ -618,7 +618,7 @@ try_input(const uint8 *data, size_t size,
 {
 	MemoryContext oldcontext;
 
-	/* of sizes that PostgreSQL does not keep contexts of for another use */
+	/* sizes for which PostgreSQL does not keep deleted contexts for reuse */
 	input_context = AllocSetContextCreate(CurrentMemoryContext, "fuzz",
 										  0, 4 * 1024, 64 * 1024);
 	oldcontext = MemoryContextSwitchTo(input_context);
@@ -626,7 +626,7 @@ try_input(const uint8 *data, size_t size,
 
 	PG_TRY();
 	{
-		/* no text has a byte of 0 */
+		/* a text cannot have a byte of 0 */
 		size_t		length = strnlen((const char *) data, size);
 		char	   *input = palloc(length + 1);
 
@@ -660,7 +660,7 @@ try_text(const uint8 *data, size_t size)
 	return 0;
 }
 
-/* fuzz(target text, VARIADIC arguments text[]), which libFuzzer gets */
+/* fuzz(target text, VARIADIC arguments text[]), the arguments of libFuzzer */
 Datum
 snowflake_fuzz(PG_FUNCTION_ARGS)
 {
@@ -680,7 +680,7 @@ snowflake_fuzz(PG_FUNCTION_ARGS)
 			DatumGetObjectId(DirectFunctionCall1(regprocedurein,
 												 CStringGetDatum(signatures[i])));
 
-	/* libFuzzer leaves alone what has a handler */
+	/* libFuzzer leaves alone any signal that has a handler */
 	pqsignal(SIGALRM, SIG_DFL);
 	pqsignal(SIGINT, SIG_DFL);
 	pqsignal(SIGTERM, SIG_DFL);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * advance.pml
- *	  Ids that came from elsewhere are given to snowflake_advance().
+ *	  snowflake_advance() is called with ids from elsewhere.
  *
  * snowflake/model/advance.pml
  *
@@ -9,7 +9,7 @@
  */
 #include "limit.pml"
 
-/* AdjustAdvance(), again and again */
+/* AdjustAdvance(), in a loop */
 proctype Owner()
 {
 	byte above;					/* the first tick above the id */
@@ -59,7 +59,7 @@ advance:
 			page[0].guard = tick;
 			page_locked[0] = false }
 		:: atomic {
-			/* lacks memory */
+			/* out of memory */
 			true ->
 			page_locked[0] = false;
 			mark_locked[0] = false;
@@ -73,7 +73,7 @@ advance:
 finish:
 		atomic {
 			mark_locked[0] = false;
-			/* any id up to the one that was given */
+			/* keep any id up to the given one */
 			choose(tick, 1, above - 1);
 			keep(ID(0, tick));
 			above = 0;

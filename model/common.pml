@@ -1,11 +1,11 @@
 /*
  * common.pml
- *	  What the parts of the model share.
+ *	  Definitions that the parts of the model share.
  */
 #define MAX(a, b)	((a) > (b) -> (a) : (b))
 #define MIN(a, b)	((a) < (b) -> (a) : (b))
 
-/* Set a variable to any number from one to another. */
+/* Set a variable to any number in a range. */
 inline choose(variable, lowest, highest)
 {
 	variable = lowest;
@@ -15,7 +15,7 @@ inline choose(variable, lowest, highest)
 	od
 }
 
-/* One id that was issued, any one, see "run"; 0: none yet.  No id is 0. */
+/* One of the ids that were issued, any one, see "run".  0: none yet; no id is 0. */
 byte kept;
 
 inline keep(id)

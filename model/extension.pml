@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * extension.pml
- *	  The extension dropped, created again, or given new files, by a session
- *	  that makes ids in the same transaction, which may fail.
+ *	  The extension is dropped, created again, or given new files, by a
+ *	  session that makes ids in the same transaction, which may fail.
  *
- * Not promised, and so not asked for: ids that differ from those of an extension
- * that was dropped, if the server was started in between.
+ * Not promised, and so not checked: that ids differ from those of an extension
+ * that was dropped, if the server has been restarted since.
  *
  * snowflake/model/extension.pml
  *
@@ -15,11 +15,11 @@
 #define NONE		3
 #define MARK		((me == 0 && in_transaction) -> mine : committed)
 
-/* relations that neither the end of the transaction nor a crash brings back */
+/* relations that will not come back when the transaction ends or the server crashes */
 #define UNUSED \
 	(committed != 0 && disk_committed != 0 -> 0 : (committed != 1 && disk_committed != 1 -> 1 : 2))
 
-/* in a transaction that changes it the mark is locked for others */
+/* a transaction that changes the mark locks it against others */
 #define CANNOT_OPEN_MARK	(MARK == NONE || (me == 1 && in_transaction && has_dropped))
 /* MarkCheckStays() */
 #ifndef NO_CHECK_STAYS
@@ -28,7 +28,7 @@
 #define MARK_STAYS	true
 #endif
 
-/* who sees an extension can rely on it: it is on disk */
+/* an extension that others can see is on disk */
 #define CHECK_ID \
 	assert(disk_committed == NONE -> \
 		   (committed == NONE || wal_committed == NONE || (me == 0 && in_transaction)) : \
@@ -80,7 +80,7 @@
 #define FORCE_SYNC_COMMIT
 #endif
 
-byte committed = 0;				/* whose relations everybody sees */
+byte committed = 0;				/* the relations that everybody sees */
 byte wal_committed = 0;
 byte disk_committed = 0;
 
@@ -88,11 +88,11 @@ byte disk_committed = 0;
 bool in_transaction;
 bool has_dropped;
 bool has_created;
-byte mine = NONE;				/* whose relations it sees */
+byte mine = NONE;				/* the relations that it sees */
 
 bool is_old;					/* the id was made before the last start */
 
-/* Only for the sake of the checker: relations that are gone look alike. */
+/* Make relations that are gone look alike, to spare the checker states. */
 inline forget_one(i)
 {
 	if
@@ -120,7 +120,7 @@ inline end_transaction()
 	forget_unused()
 }
 
-/* Nobody else can lock the new pages yet. */
+/* No other session can lock the new pages yet. */
 inline AdjustBegin()
 {
 #ifdef LOOK_BEFORE_FORGET

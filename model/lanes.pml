@@ -3,26 +3,27 @@
  * lanes.pml
  *	  A model of lane.c: words, windows, and the version that closes them.
  *
- * What is shown is what the head of lane.c calls invariants 1 to 3:
+ * Checks invariants 1 to 3 at the head of lane.c:
  *
  *		No lane, tick and sequence is taken twice.
  *
- *		The ids of a session increase, also in blocks, on other lanes, and with
+ *		The ids of a session increase, even in blocks, on other lanes, and with
  *		another worker id.
  *
- *		Once a change is over, no id is made by what was before; and no id is
- *		made by half of a change.
+ *		Once a change is over, no id is made from the values before it; and no
+ *		id is made from a mixture of old and new values.
  *
  * Two sessions take single ids and blocks of two, from any lane that
- * LaneChoose() may choose, at any look at a clock that shows any tick, and keep
- * a window for as long as they like.  Somebody changes what windows depend on:
- * the worker id, which is read under the lock, and another value, which is not.
+ * LaneChoose() may choose.  Each reading of the clock may be any tick, and a
+ * window may stay open for any time.  A third process changes what windows
+ * depend on: the worker id, which is read under the lock, and another value,
+ * which is not.
  *
  * Bounds: three ticks, two lanes, two sequences, two changes.
  *
- * Not in here: weakly ordered memory, see weak/take.litmus; which of the
- * possible lanes is chosen, what a greedy session leaves to others, and where
- * the sequence begins in a tick, all of which only leave out ids.
+ * Left out: weakly ordered memory, see weak/take.litmus; and the choice among
+ * possible lanes, what a greedy session leaves to others, and where the
+ * sequence begins in a tick, all of which only skip ids.
  *
  * snowflake/model/lanes.pml
  *
@@ -51,7 +52,7 @@ byte words[LANES];
 byte version;
 bool lwlock;					/* shared->lock */
 
-/* What a change changes: its number, so that nothing old comes back. */
+/* Values that a change sets, to its number, so that no old value comes back. */
 byte worker;
 byte other;
 byte done;						/* changes that are over */
@@ -109,7 +110,7 @@ proctype Session()
 	byte last_word;
 	byte last_lane;
 	byte last_worker;
-	/* 0 but in LaneTake() */
+	/* 0 except in LaneTake() */
 	byte old;
 	byte new;
 	byte count;
@@ -194,7 +195,7 @@ take:	/* LaneTake() */
 #else
 		words[lane] = new;
 #endif
-		/* no half of a change, nothing that is over */
+		/* no mixture of old and new values, and no old ones after a change */
 		assert(my_worker == my_other);
 		assert(my_worker >= done);
 		/* increasing */

@@ -3,12 +3,12 @@
  * lease.pml
  *	  A model of worker.c and the lease worker: worker ids from a registry.
  *
- * The server leases one of two worker ids, renews the lease or is late, gives
- * it back, and crashes; other servers lease the same worker ids and make ids.
- * Nothing happens in time, and the mark of the database is left out, so that
- * the leases alone keep ids apart.
+ * The server leases one of two worker ids, renews the lease, perhaps late,
+ * returns it, and crashes; other servers lease the same worker ids and make
+ * ids.  Time plays no part, and the database's mark is left out, so that
+ * only leases keep ids apart.
  *
- * What lanes.pml shows is taken for granted, as in limit.pml.
+ * Assumes what lanes.pml shows, as limit.pml does.
  *
  * snowflake/model/lease.pml
  *
@@ -33,7 +33,7 @@ bool current;					/* the session's version is that of shared memory */
 bool is_open;					/* its window is open */
 bool killed[2];
 
-/* what the registry knows: the first tick of a worker id that is not granted */
+/* in the registry: the first tick that is not granted of each worker id */
 byte granted[WORKERS];
 
 #define ID(worker, tick)	((tick) * WORKERS + (worker))
@@ -117,7 +117,7 @@ proctype LeaseWorker()
 next:
 	{
 		if
-		/* acquire(): any worker id, also the same one again */
+		/* acquire(): any worker id, including the one it had */
 		:: atomic {
 			worker == NONE ->
 			choose(worker, 0, WORKERS - 1);
@@ -132,14 +132,14 @@ next:
 			granted[worker] = end;
 			goto set_lease }
 
-		/* renew(): the registry's answer may be on its way for long */
+		/* renew(): the registry's answer may take any time to arrive */
 		:: atomic {
 			worker != NONE && end <= LAST_TICK && granted[worker] == end ->
 			choose(end, end + 1, LAST_TICK + 1);
 			granted[worker] = end };
 			atomic { lease_end = end }
 
-		/* it is late, and asks for another one, while the old one is in force */
+		/* it is late, and acquires another lease while the old one is in force */
 		:: atomic { worker != NONE -> worker = NONE; end = 0; goto next }
 
 		:: atomic { worker != NONE && lease_worker == worker -> goto end_lease }
@@ -189,7 +189,7 @@ end_lease:	/* WorkerEndLease(), and release() */
 	}
 }
 
-/* Others lease a worker id, and make an id at once. */
+/* Other servers lease a worker id, and make an id at once. */
 proctype OtherServers()
 {
 	byte worker;

@@ -3,21 +3,21 @@
  * limit.pml
  *	  A model of limit.c and mark.c: sessions that make ids below a limit.
  *
- * Not a part of its own: mark.pml and others include it, and add who else is
- * there.  The server may crash at any point.  Then its processes end, shared
- * memory and buffers are lost, and the pages are what was flushed.  What a
- * process has written may be flushed by others at any time.
+ * Not a part by itself: mark.pml and others include it, and add other actors.
+ * The server may crash at any point.  Then its processes end, shared memory and
+ * buffers are lost, and the pages are as they were last flushed.  Other
+ * processes may flush what a process has written at any time.
  *
- * lanes.pml shows what is taken for granted here:
+ * Assumes what lanes.pml shows:
  *
- *	- words are taken one by one, so that one lane with one id per tick will do;
- *	- a window is open until a change is over, and what it depends on is read
- *	  before a change or after it.
+ *	- words are taken one at a time, so that one lane with one id per tick is enough;
+ *	- a window stays open until a change is over, and is opened with values from
+ *	  before a change or from after it.
  *
- * The clock shows any tick at any look, which covers all of its steps, while
- * the server runs and while it is down.
+ * Each reading of the clock may be any tick, which covers all steps of the
+ * clock, while the server runs and while it is down.
  *
- * A bound is the first tick above it, 0 if there is none.
+ * A bound is given as the first tick above it; 0 means no bound.
  *
  * snowflake/model/limit.pml
  *
@@ -31,8 +31,8 @@
 #define RESERVATION	1
 
 /*
- * What a part may put its own in place of.  An id has an owner: what tells it
- * from others of the same tick.
+ * Defaults that a part may override.  An id has an owner, which distinguishes
+ * it from other ids of the same tick.
  */
 #ifndef OWNERS
 #define OWNERS		1
@@ -40,7 +40,7 @@
 #endif
 #ifndef MARKS
 #define MARKS		1
-#define MARK		0			/* the one that a session finds */
+#define MARK		0			/* the one that a session sees */
 #endif
 #ifndef CANNOT_OPEN_MARK
 #define CANNOT_OPEN_MARK	false
@@ -88,7 +88,7 @@ typedef DatabaseSlot
 }
 DatabaseSlot slot;
 
-/* The sequence, and the guard that no command of SQL lowers. */
+/* The sequence, and the guard, which no SQL command lowers. */
 typedef Pages
 {
 	byte mark;
@@ -98,14 +98,14 @@ typedef Pages
 Pages page[MARKS];				/* in shared buffers */
 Pages disk[MARKS];				/* as the flushed WAL has them */
 bool page_locked[MARKS];
-bool mark_locked[MARKS];		/* by the one who moves it */
+bool mark_locked[MARKS];		/* by the session that moves it */
 
 #ifdef NO_GUARD
 #define BOUND(pages)	pages.mark
 #else
 #define BOUND(pages)	MAX(pages.mark, pages.guard)
 #endif
-/* the processes of a parallel group do not keep each other out */
+/* locks do not keep the processes of a parallel group apart */
 #ifdef PARALLEL
 #define IS_BUSY(mark)	false
 #else
@@ -115,7 +115,7 @@ bool mark_locked[MARKS];		/* by the one who moves it */
 bool lwlock;					/* shared->lock */
 bool current[2];				/* a session's version is that of shared memory */
 bool is_open[2];				/* its window is open */
-bool killed[3];					/* it has to end; the third is another process */
+bool killed[3];					/* it must end; the third is not a session */
 
 #define ID(owner, tick)	((tick) * OWNERS + (owner))
 
@@ -126,7 +126,7 @@ inline copy_pages(to, from)
 	COPY_MORE_OF_PAGES(to, from)
 }
 
-/* XLogFlush(), by anybody */
+/* XLogFlush(), by any process */
 inline flush_all()
 {
 	copy_pages(disk[0], page[0]);
@@ -211,7 +211,7 @@ inline LimitForget()
 	fi
 }
 
-/* Above what the pages hold, and this server has not written. */
+/* Set found to the bound in the pages, if this server has not written it. */
 inline LimitTickFound(found)
 {
 	found = 0;
@@ -231,7 +231,7 @@ inline LimitTickFound(found)
 #define limit_is_near(tick) \
 	(tick < slot.limit && tick >= slot.floor && tick - slot.floor >= slot.limit - 1 - tick)
 
-/* GeneratorNext(), again and again. */
+/* GeneratorNext(), in a loop. */
 proctype Session(byte me)
 {
 	byte start;
@@ -250,7 +250,7 @@ call:
 		/* the clock may still be in the window's tick */
 		:: atomic { is_open[me] -> goto take }
 		:: atomic { true -> is_open[me] = false; tick = 0; goto look }
-		/* move the limit early, while others go on */
+		/* move the limit early, while the others carry on */
 		:: atomic {
 			current[me] && limit_is_near(slot.limit - 1) ->
 			is_open[me] = false;
@@ -365,7 +365,7 @@ move:	/* LimitMove() */
 			page[MARK].mark = found;
 			page[MARK].guard = found;
 			page_locked[MARK] = false }
-		:: atomic { true -> page_locked[MARK] = false; goto close_and_fail }	/* lacks memory */
+		:: atomic { true -> page_locked[MARK] = false; goto close_and_fail }	/* out of memory */
 		fi;
 		/* MarkFlush() */
 #ifndef NO_FLUSH
@@ -422,7 +422,7 @@ take:	/* LaneTake() */
 	}
 }
 
-/* The server crashes, or somebody flushes WAL. */
+/* The server crashes, or some process flushes WAL. */
 proctype Fate()
 {
 end:

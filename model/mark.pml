@@ -1,11 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * mark.pml
- *	  The mark, over crashes and commands of SQL that set it.
+ *	  The mark, through crashes and SQL commands that set it.
  *
- * With -DPARALLEL the sessions are of one parallel group, whose processes do not
- * keep each other out by the lock on the mark.  With -DSETVAL somebody sets the
- * sequence to less at any time, or to more before ids are made, as a dump does.
+ * With -DPARALLEL the sessions are processes of one parallel group, which
+ * the lock on the mark does not keep apart.  With -DSETVAL the owner sets the
+ * sequence to a lower value at any time, or to a higher one before ids are
+ * made, as a dump does.
  *
  * snowflake/model/mark.pml
  *
@@ -16,20 +17,20 @@
 #ifdef SETVAL
 bool restored;
 
-/* Who owns the database may set the sequence. */
+/* The owner of the database may set the sequence. */
 proctype Owner()
 {
 	byte lower;
 
 end:
 	do
-	/* to less */
+	/* to a lower value */
 	:: atomic {
 		!restored && page[0].mark > 0 && !page_locked[0] ->
 		choose(lower, 0, page[0].mark - 1);
 		page[0].mark = lower;
 		lower = 0 }
-	/* to more, as a dump does that brings ids: before any are made here */
+	/* to a higher value, like a dump that restores ids, before any are made here */
 	:: d_step {
 		!restored && slot.limit == 0 && !page_locked[0] && !mark_locked[0] &&
 		page[0].guard < LAST_TICK && kept == 0 ->

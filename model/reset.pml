@@ -1,18 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * reset.pml
- *	  The clock was far ahead, and snowflake_reset_mark() sets the mark back.
+ *	  After the clock was far ahead, snowflake_reset_mark() lowers the mark.
  *
- * Besides that no id is made twice: once a reset is over, the mark stays near
- * the clock, unless the clock is far ahead again.
+ * Checks not only that no id is made twice: after a reset, the mark also stays
+ * near the clock, unless the clock goes far ahead again.
  *
- * The operator gives the server a worker id that was never used, as the
- * documentation says, or overlooks that and keeps the only one that there is.
- * A session may have either worker id at any time, by a reload or a long
- * statement.
+ * The operator gives the server a fresh worker id, as the documentation says,
+ * or overlooks that and keeps the only one in use.  A session may have either
+ * worker id at any time, because of a reload or a long statement.
  *
- * Bounds: one session (-DTWO_SESSIONS takes more memory than most have), two
- * worker ids, a clock that is right or far ahead.
+ * Bounds: one session (-DTWO_SESSIONS needs more memory than most machines
+ * have), two worker ids, a clock that is right or far ahead.
  *
  * snowflake/model/reset.pml
  *
@@ -23,18 +22,18 @@
 #define OWNERS		WORKERS
 #define OWNER		worker
 
-/* the clock says 1, or FAR */
+/* the clock shows 1 or FAR */
 #define FAR			5
 #define LAST_TICK	5
 #define AHEAD		1			/* snowflake.max_ahead */
-/* what the clock, max_ahead and a reservation do not explain */
+/* from here on, the clock, max_ahead and a reservation do not explain a tick */
 #define FAR_TICK	(1 + AHEAD + RESERVATION + 2)
 
 #define LOOK_AT_CLOCK	now = (clock_is_far -> FAR : 1)
 #define AHEAD_END		(now + AHEAD + 1)
 #define IS_FAR(tick)	(tick > now + AHEAD)
 
-/* who has signed the guard's bound, see LimitMarkBelow(); and what a reset decides */
+/* the signature of the guard's bound, see LimitMarkBelow(), and what a reset decides */
 #define MORE_OF_PAGES \
 	; byte writer; byte exempt; byte others; byte others_writer
 #define COPY_MORE_OF_PAGES(to, from) \
@@ -169,7 +168,7 @@ reset:
 			if
 			:: !clock_is_far ->
 				is_reset = true;
-				/* ids are to be had */
+				/* ids can be made */
 				assert(page[0].guard < FAR_TICK && word < FAR_TICK)
 			:: else
 			fi

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * slots.pml
- *	  Two databases that share the only slot, and take each other's place.
+ *	  Two databases compete for the only slot, and replace each other in it.
  *
  * A database is dropped, and created again with the same OID as a copy of the
- * other one, with the ids that are in there.  Only its row in pg_database
- * tells; but ALTER DATABASE writes another row for the same database.
+ * other one, including the ids in it.  Only its row in pg_database reveals
+ * that; but ALTER DATABASE also writes a new row, for the same database.
  *
  * snowflake/model/slots.pml
  *
@@ -17,7 +17,7 @@
 #define MARKS		DATABASES
 #define MARK		database
 #define NONE		2
-#define ROWS		2			/* that pg_database may have more for a database */
+#define ROWS		2			/* rows that pg_database may gain for a database */
 
 #define MORE_OF_SESSION \
 	byte database = me; \
@@ -61,7 +61,7 @@
 #define CLEAR_TAKEN_SLOT
 #endif
 
-/* The session ends, and another one begins. */
+/* The session ends, and another one starts. */
 #define MORE_BETWEEN_CALLS \
 	:: atomic { \
 		true -> \
@@ -84,8 +84,8 @@ byte slot_database = NONE;
 byte slot_row;
 byte slot_sessions;
 
-byte row[DATABASES];			/* its number: the xmin of the row */
-byte inside[2] = NONE;			/* where sessions are connected to */
+byte row[DATABASES];			/* number of its row, like the row's xmin */
+byte inside[2] = NONE;			/* databases that the sessions are connected to */
 
 #include "limit.pml"
 
@@ -95,13 +95,13 @@ proctype Administrator()
 {
 end:
 	do
-	/* drop one database, and create it as a copy of the other */
+	/* drop one database, and create it again as a copy of the other */
 	:: atomic {
 		row[0] < ROWS && is_empty(0) && is_empty(1) ->
 		row[0]++;
 		copy_pages(page[0], page[1]);
 		flush_all();
-		/* what is in there has been copied, too */
+		/* the copy includes the id */
 		if
 		:: kept > 0 && kept % DATABASES == 0 -> kept = 0
 		:: kept > 0 && kept % DATABASES == 1 && kept / DATABASES < BOUND(page[0]) ->

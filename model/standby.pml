@@ -1,17 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * standby.pml
- *	  Two servers, of which one follows the other and is promoted.
+ *	  Two servers: one follows the other, and is promoted.
  *
- * The old primary may go on without knowing, be rewound, follow, and be
- * promoted itself.  Either the standby is synchronous, or ids have timeline
- * bits (with -DTIMELINES).
+ * The old primary may go on, unaware of the promotion, or be rewound, follow,
+ * and be promoted itself.  Either the standby is synchronous, or ids have
+ * timeline bits (with -DTIMELINES).
  *
- * mark.pml shows what is taken for granted here: of a server, no id is at the
- * bound of its pages or above, and each is above the bound of the last start.
+ * Assumes what mark.pml shows: every id of a server is below the bound of its
+ * pages, and above the bound that it last started with.
  *
- * Not in here: two standbys that are promoted separately, point-in-time
- * recovery, and more timelines than the bits can tell apart.
+ * Left out: two standbys that are promoted separately, point-in-time recovery,
+ * and more timelines than the bits can distinguish.
  *
  * snowflake/model/standby.pml
  *
@@ -25,9 +25,9 @@
 #define OTHER		(1 - me)
 
 bool is_primary[2];
-bool follows[2];				/* it streams from the other */
-byte timeline[2];				/* that its WAL is on */
-byte newest;					/* timeline there is */
+bool follows[2];				/* streams from the other */
+byte timeline[2];				/* of its WAL */
+byte newest;					/* timeline of all */
 
 byte disk[2];					/* the bound, as the first tick above */
 
@@ -70,7 +70,7 @@ end:
 #if defined(TIMELINES) || defined(NO_WAIT)
 		:: atomic { true -> limit = MAX(limit, tick + 1) }
 #else
-		/* MarkFlush(): either the standby has it, or the wait is canceled */
+		/* MarkFlush(): the standby has it, or the wait is canceled */
 		:: atomic { follows[OTHER] && disk[OTHER] >= written -> limit = MAX(limit, tick + 1) }
 #endif
 		:: true
@@ -97,7 +97,7 @@ end:
 		written = 0;
 		bits = timeline[me] }
 
-	/* it follows: at first from a copy of the other, or rewound */
+	/* it follows, as a fresh copy of the other or after a rewind */
 	:: atomic {
 		is_primary[OTHER] && !follows[me] && newest == timeline[OTHER] ->
 		is_primary[me] = false;
@@ -114,7 +114,7 @@ end:
 		}
 	:: atomic { follows[me] && is_primary[OTHER] -> disk[me] = disk[OTHER] }
 	:: atomic {
-		/* promoted; the other one may go on */
+		/* it is promoted; the other may go on */
 		follows[me] && newest < PROMOTIONS ->
 		follows[me] = false;
 		is_primary[me] = true;

@@ -3,8 +3,8 @@
  * connection.c
  *	  The lease worker's connection to the registry.
  *
- * Nothing here waits for long, or where the server could not be stopped: the
- * functions of libpq that block are not called, or are called in a thread.
+ * Nothing here waits for long, or keeps the server from being stopped: we call
+ * no function of libpq that blocks, except in a thread.
  *
  * snowflake/registry/connection.c
  *
@@ -26,22 +26,23 @@
 
 /*
  * How long to wait for a connection or an answer, in ms, but not longer than
- * between renewals.  acquire() gives up before that if it has to wait.
+ * between renewals.  acquire() in the registry gives up sooner if it has to
+ * wait.
  */
 #define ANSWER_TIMEOUT		5000
 /* The same once the server is being stopped. */
 #define SHUTDOWN_TIMEOUT	1000
-/* How often to look whether an attempt to connect has begun, in ms. */
+/* How often to look whether PQconnectStart() has returned, in ms. */
 #define ATTEMPT_POLL		10
 
 extern PGDLLEXPORT char *SnowflakeCheckConnectionString(const char *text);
 
 static PGconn *connection = NULL;
-static int	next_host = 0;		/* where to connect, of those in the setting */
-static bool gave_up_standbys;	/* the registry, during a query */
+static int	next_host = 0;		/* index of the next host to try */
+static bool gave_up_standbys;	/* the registry did, during a query */
 
 
-/* Why a text is no connection string, or NULL.  Any process may ask. */
+/* Why libpq rejects a connection string, or NULL.  For any process. */
 char *
 SnowflakeCheckConnectionString(const char *text)
 {
@@ -67,8 +68,8 @@ ConnectionClose(void)
 }
 
 /*
- * Give the connection up.  When the registry cannot be reached, what counts is
- * what the last of its hosts says.
+ * Give up the connection.  If the registry cannot be reached, only the message
+ * for the last of its hosts is logged.
  */
 static void
 fail_connection(const char *message)
@@ -78,8 +79,9 @@ fail_connection(const char *message)
 }
 
 /*
- * A commit whose wait for synchronous standbys is cancelled succeeds, with a
- * warning.  It has no code of its own, but comes from the one function.
+ * A commit whose wait for synchronous standbys is canceled succeeds, with a
+ * warning.  The warning has no code of its own, but only one function raises
+ * it.
  */
 static void
 receive_notice(void *arg, const PGresult *result)
@@ -100,7 +102,7 @@ wait_event(void)
 	return event;
 }
 
-/* Sleep for so many ms, unless there is something to do before. */
+/* Sleep for "delay" ms, or until there is something to do. */
 void
 ConnectionSleep(long delay)
 {
@@ -142,7 +144,7 @@ wait_for_socket(int event, instr_time start)
 	return !(occurred & WL_TIMEOUT);
 }
 
-/* An element of a list that is separated by commas, and how many there are. */
+/* One element of a comma-separated list, and the number of its elements. */
 static char *
 list_element(const char *list, int number, int *length)
 {
@@ -155,10 +157,10 @@ list_element(const char *list, int number, int *length)
 }
 
 /*
- * What PQconnectStart() does before it returns, in a thread: it looks up the
- * name of the host, for as long as the resolver likes, and no signal ends that.
- * The server would have to wait for it when it is stopped.  The thread calls
- * nothing of the server's, and handles no signals.
+ * We call PQconnectStart() in a thread: it looks up the name of the host for
+ * as long as the resolver likes, and no signal ends that.  Otherwise the
+ * server would have to wait for it when it is stopped.  The thread calls no
+ * function of the server, and handles no signals.
  */
 static struct
 {
@@ -176,7 +178,7 @@ run_attempt(void *arg)
 	return NULL;
 }
 
-/* Returns NULL if the worker is to end, in which case the thread goes on. */
+/* Returns NULL if the worker has to end; the thread then goes on. */
 static PGconn *
 make_attempt(void)
 {
@@ -205,8 +207,9 @@ make_attempt(void)
 }
 
 /*
- * Begin to connect to the next of the hosts in the setting.  We have a time
- * limit for each attempt, which one that hangs would use up for all of them.
+ * Begin to connect to the next host in the setting, and to no other one: each
+ * attempt has a time limit, which one host that hangs would use up for all of
+ * them.
  */
 static PGconn *
 start_connection(void)
@@ -217,7 +220,7 @@ start_connection(void)
 
 	attempt.keywords[0] = "fallback_application_name";
 	attempt.values[0] = "snowflake";
-	/* a connection string in the place of a database's name is expanded */
+	/* libpq expands a connection string in the place of a database's name */
 	attempt.keywords[1] = "dbname";
 	attempt.values[1] = *snowflake->registry;
 	for (PQconninfoOption *option = options; option != NULL && option->keyword != NULL; option++)
@@ -229,7 +232,7 @@ start_connection(void)
 			 strcmp(option->keyword, "hostaddr") != 0 &&
 			 strcmp(option->keyword, "port") != 0))
 			continue;
-		/* later ones have precedence */
+		/* later keywords take precedence */
 		attempt.keywords[num_keywords] = option->keyword;
 		attempt.values[num_keywords++] = list_element(option->val, next_host, &length);
 		num_hosts = Max(num_hosts, length);
@@ -276,8 +279,8 @@ bool
 ConnectionOpen(void)
 {
 	/*
-	 * One that was closed meanwhile is not worth a word.  The first look may
-	 * only bring why it was.
+	 * If the connection was closed meanwhile, reconnect without a message.
+	 * The first call may only read why it was closed.
 	 */
 	if (connection != NULL &&
 		!(PQconsumeInput(connection) && PQconsumeInput(connection)))
@@ -292,7 +295,7 @@ ConnectionIsOpen(void)
 }
 
 /*
- * Call a function of the registry.  Returns its answer, when the registry has
+ * Call a function of the registry.  Returns its answer, once the registry has
  * committed it, or NULL.
  */
 PGresult *
@@ -321,13 +324,13 @@ ConnectionQuery(const char *sql, int num_values, const char *const *values)
 				fail_connection("query timed out");
 				return NULL;
 			}
-			/* what goes wrong here is seen below */
+			/* errors show up below */
 			(void) PQconsumeInput(connection);
 		}
 		result = PQgetResult(connection);
 		if (result == NULL)
 			break;
-		/* an error is what counts, should there be one after the answer */
+		/* an error counts, even if it comes after the answer */
 		if (answer == NULL || PQresultStatus(result) != PGRES_TUPLES_OK)
 		{
 			PQclear(answer);
@@ -351,7 +354,7 @@ ConnectionQuery(const char *sql, int num_values, const char *const *values)
 
 		LeaseNoteFailure(LEASE_REFUSED, message != NULL ? message : "no answer",
 						 PQresultErrorField(answer, PG_DIAG_MESSAGE_DETAIL));
-		/* the next one may lead to another server, as after a failover */
+		/* the next may lead to another server, as after a failover */
 		ConnectionClose();
 	}
 	PQclear(answer);

@@ -3,27 +3,27 @@
 -- complain if script is sourced in psql, rather than via CREATE EXTENSION
 \echo Use "CREATE EXTENSION snowflake_registry" to load this file. \quit
 
--- This fails if the schema exists, as somebody else may own it.  The extension
+-- This fails if the schema exists, because somebody else may own it.  The extension
 -- itself is in pg_catalog, so that this script finds nothing that others planted.
 CREATE SCHEMA snowflake_registry;
 
 --
 -- A lease of a worker id is a range of time in the ids: its holder may make ids
--- whose time is at or above the lease's start and below its end.  The next
+-- whose time is at or after the lease's start and before its end.  The next
 -- lease of the same worker id starts where this one ends.  So no id is made
 -- twice, whatever the clocks say and however late a holder notices anything:
 --
 --		Invariant.  The ranges granted for a worker id do not overlap.
 --
--- The end only moves forward, by a renewal of the holder, until another one
--- leases the worker id; or back to what the holder says that it has used, when
--- it releases the lease.  Clocks only decide when a worker id can be leased
--- again.  No lease ends later than max_clock_lead and max_lease after it was
--- granted by the clock of this server.
+-- Renewals move the end forward, until another holder leases the worker id.  When
+-- a holder releases its lease, the end moves back to what it says that it has
+-- used.  Clocks decide only when a worker id can be leased again.  By the clock
+-- of this server, no lease ends later than max_clock_lead and max_lease after it
+-- was granted.
 --
 
 --
--- How this registry works
+-- Settings and state of the registry
 --
 
 CREATE TABLE snowflake_registry.registry (
@@ -41,26 +41,26 @@ CREATE TABLE snowflake_registry.registry (
 COMMENT ON TABLE snowflake_registry.registry IS
 'the registry''s settings, in one row; layout and worker_ids are those of the first server';
 COMMENT ON COLUMN snowflake_registry.registry.layout IS
-'the layout of all ids; servers with another are refused';
+'the layout of all ids; the registry refuses servers with another one';
 COMMENT ON COLUMN snowflake_registry.registry.worker_ids IS
 'how many worker ids the layout has';
 COMMENT ON COLUMN snowflake_registry.registry.max_lease IS
 'the longest lease that is granted';
 COMMENT ON COLUMN snowflake_registry.registry.max_clock_lead IS
-'how far the clock of a server may be ahead of this one''s; others are refused';
+'how far a server''s clock may be ahead of the registry''s; the registry refuses servers beyond that';
 COMMENT ON COLUMN snowflake_registry.registry.asynchronous_standbys IS
 'whether grants may be missing after a promotion; false if all standbys are synchronous';
 COMMENT ON COLUMN snowflake_registry.registry.former_reach IS
-'how far ahead leases may end that were granted under former settings, since leases were revoked the last time';
+'how far ahead a lease may end that was granted under former settings, since leases were last revoked';
 COMMENT ON COLUMN snowflake_registry.registry.history IS
-'system identifier and WAL timeline of the last grant, which a promotion, a restored backup or dump changes';
+'system identifier and WAL timeline of the last grant; a promotion, a restored backup or a restored dump changes them';
 COMMENT ON COLUMN snowflake_registry.registry.lost_until IS
-'no lease starts below: grants up to here may have been lost';
+'no lease starts before this: grants up to here may have been lost';
 
 INSERT INTO snowflake_registry.registry DEFAULT VALUES;
 
--- A dump brings its row along, and the history in it: that takes the place of
--- the one above.
+-- A dump brings its own row along, with its history.  That row replaces the one
+-- above.
 CREATE FUNCTION snowflake_registry.replace_unused() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -77,8 +77,8 @@ COMMENT ON FUNCTION snowflake_registry.replace_unused() IS
 CREATE TRIGGER replace_unused BEFORE INSERT ON snowflake_registry.registry
 FOR EACH ROW EXECUTE FUNCTION snowflake_registry.replace_unused();
 
--- A lease that was granted before the settings were lowered may end later than any
--- that they allow now.
+-- A lease that was granted before the settings were lowered may end later than they
+-- allow now.
 CREATE FUNCTION snowflake_registry.remember_settings() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -108,21 +108,21 @@ CREATE TABLE snowflake_registry.lease (
 );
 
 COMMENT ON TABLE snowflake_registry.lease IS
-'a row for each worker id that was ever leased or reserved; do not delete any, nor lower ends';
+'a row for each worker id that was ever leased or reserved; do not delete rows, and do not lower ends';
 COMMENT ON COLUMN snowflake_registry.lease.holder IS
 'the name of the server that leased it last';
 COMMENT ON COLUMN snowflake_registry.lease.address IS
-'its address, as this server sees it';
+'the address of that server, as this server sees it';
 COMMENT ON COLUMN snowflake_registry.lease.instance IS
-'what the server made up when it was started; NULL if nobody holds the lease';
+'a token that the holder made up when it was started; NULL if nobody holds the lease';
 COMMENT ON COLUMN snowflake_registry.lease.since IS
-'when it leased it';
+'when the worker id was leased last';
 COMMENT ON COLUMN snowflake_registry.lease.starts IS
-'the holder''s ids are not before';
+'the time of the holder''s ids is at or after this';
 COMMENT ON COLUMN snowflake_registry.lease.ends IS
-'the holder''s ids are before';
+'the time of the holder''s ids is before this';
 COMMENT ON COLUMN snowflake_registry.lease.reserved IS
-'why it is never leased, if it was set aside by hand';
+'why it was set aside by hand; such a worker id is never leased';
 
 SELECT pg_catalog.pg_extension_config_dump('snowflake_registry.registry', '');
 SELECT pg_catalog.pg_extension_config_dump('snowflake_registry.lease', '');
@@ -139,10 +139,10 @@ SELECT worker_id, holder, address, since, starts, ends,
 FROM snowflake_registry.lease;
 
 COMMENT ON VIEW snowflake_registry.leases IS
-'all worker ids that were ever leased or reserved; held: nobody else can lease it now';
+'all worker ids that were ever leased or reserved; nobody else can lease those that are held';
 
 --
--- For ourselves
+-- Internals
 --
 
 CREATE FUNCTION snowflake_registry.revoke_leases()
@@ -151,7 +151,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- lock in the order of all others: the settings first
+	-- lock in the same order as all others: the settings first
 	UPDATE snowflake_registry.registry
 	SET lost_until = greatest(lost_until,
 			clock_timestamp() + greatest(former_reach, 2 * max_clock_lead + max_lease)),
@@ -163,9 +163,9 @@ $$;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.revoke_leases() FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.revoke_leases() IS
-'take all leases back, and begin new ones above all that can have been granted: after grants were lost, as by a snapshot that was restored';
+'revoke all leases, and start new ones above everything that can have been granted; for use after grants were lost, as when a snapshot was restored';
 
--- The settings, when all is checked that does not depend on the worker id.
+-- Check everything that does not depend on the worker id.  Returns the settings.
 CREATE FUNCTION snowflake_registry.check_call(clock timestamptz, duration interval)
 RETURNS snowflake_registry.registry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -177,16 +177,16 @@ DECLARE
 		left(pg_walfile_name(pg_current_wal_insert_lsn()), 8));
 	settings snowflake_registry.registry;
 BEGIN
-	-- who gets an answer must not have it taken back by a crash
+	-- a crash must not take back what a holder was granted
 	IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
 		PERFORM set_config('synchronous_commit', 'on', true);
 	END IF;
 
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	IF settings.history IS DISTINCT FROM history THEN
-		-- The first call of all, or the first one after a promotion.  What was
-		-- granted before, and did not get here, may be anything that could be
-		-- granted: nobody goes on with what he has, and all begin above that.
+		-- The first call of all, or the first one after a promotion.  Grants that
+		-- did not get here may be any that could be granted: no holder goes on
+		-- with its lease, and all new leases start above that.
 		SELECT * INTO settings FROM snowflake_registry.registry FOR UPDATE;
 		IF settings.history <> history AND settings.asynchronous_standbys THEN
 			PERFORM snowflake_registry.revoke_leases();
@@ -198,13 +198,13 @@ BEGIN
 
 	IF clock IS NULL OR duration IS NULL OR duration <= '0' OR duration > settings.max_lease THEN
 		RAISE invalid_parameter_value USING
-			MESSAGE = format('invalid duration of a lease: "%s"', duration),
-			DETAIL = format('It must be greater than 0, and not greater than %s.', settings.max_lease);
+			MESSAGE = format('invalid lease duration: "%s"', duration),
+			DETAIL = format('The duration must be greater than 0, and at most %s.', settings.max_lease);
 	END IF;
 	IF clock > here + settings.max_clock_lead THEN
 		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'clock is ahead of the registry''s',
-			DETAIL = format('It says %s, and the registry''s says %s. It may be ahead by %s.',
+			MESSAGE = 'clock is too far ahead of the registry''s clock',
+			DETAIL = format('The clock says %s, and the registry''s clock says %s. It may be ahead by %s.',
 				clock, here, settings.max_clock_lead),
 			HINT = 'Set the clock right.';
 	END IF;
@@ -218,8 +218,8 @@ COMMENT ON FUNCTION snowflake_registry.check_call(timestamptz, interval) IS
 'for internal use';
 
 --
--- What servers call.  They run as the owner of the extension, so that a role
--- that may call them need not be able to change the tables.
+-- Functions for servers.  They run as the owner of the extension, so that a role
+-- that may call them needs no right to change the tables.
 --
 
 CREATE FUNCTION snowflake_registry.acquire(holder text, instance uuid, layout text, worker_ids bigint,
@@ -238,11 +238,11 @@ DECLARE
 BEGIN
 	IF holder IS NULL OR instance IS NULL OR layout IS NULL OR worker_ids IS NULL OR worker_ids < 1 THEN
 		RAISE invalid_parameter_value USING
-			MESSAGE = 'holder, instance, layout and number of worker ids of a lease must be given';
+			MESSAGE = 'holder, instance, layout and number of worker ids must be specified for a lease';
 	END IF;
 
-	-- One at a time.  Servers wait for a third of the lease, and 5 s at most:
-	-- who has given up must not be granted anything after that.
+	-- One at a time.  Servers wait for a third of the lease, and 5 s at most.
+	-- Give up before they do: a grant after that would be wasted.
 	PERFORM set_config('lock_timeout',
 		greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true);
 	PERFORM FROM snowflake_registry.registry FOR UPDATE;
@@ -259,12 +259,13 @@ BEGIN
 			HINT = 'Give all servers of a registry the same layout.';
 	END IF;
 
-	-- The row may change meanwhile, by a renewal of who holds the lease, or
-	-- when it is set aside by hand.
+	-- The row may change meanwhile, when its holder renews the lease or when it
+	-- is set aside by hand.
 	LOOP
-		-- Ranges that are over by the new holder's clock come first, its own
-		-- last one before others of its own and those of others, then worker ids that were never used.  It
-		-- has to wait until a range begins that is ahead of its clock.
+		-- Prefer ranges that are over by the new holder's clock: its own, the
+		-- latest first, then those of others.  Next come worker ids that were
+		-- never used.  Ranges ahead of its clock come last, as the holder has to
+		-- wait until they begin.
 		SELECT candidate.worker_id, candidate.starts INTO acquire.worker_id, acquire.starts
 		FROM (
 			SELECT lease.worker_id, greatest(lease.ends, settings.lost_until) AS starts,
@@ -282,13 +283,13 @@ BEGIN
 		WHERE candidate.starts < last_end
 		ORDER BY candidate.starts > clock, candidate.rank, candidate.since DESC, candidate.starts, candidate.worker_id
 		LIMIT 1;
-		-- No error, which would take back what was done after a promotion.
+		-- An error would undo what check_call() did after a promotion.
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
 
-		-- What keeps the invariant is that the old range is over.  Ends are
-		-- whole milliseconds, which all languages can hand back exactly.
+		-- The invariant holds because the old range is over.  Ends are whole
+		-- milliseconds, which all languages can hand back exactly.
 		ends := greatest(starts,
 			date_trunc('milliseconds', least(greatest(starts, clock) + duration, last_end)));
 		INSERT INTO snowflake_registry.lease AS old (worker_id, holder, address, instance, since, starts, ends)
@@ -323,8 +324,8 @@ DECLARE
 BEGIN
 	settings := snowflake_registry.check_call(clock, duration);
 
-	-- The holder knows how far its lease goes.  Who does not is a copy of it,
-	-- or has not been told: either must not go on with it.
+	-- The holder knows where its lease ends.  A caller that does not is a copy
+	-- of the holder, or has missed an answer, and must not go on with the lease.
 	UPDATE snowflake_registry.lease
 	SET ends = greatest(lease.ends, date_trunc('milliseconds', least(greatest(lease.starts, clock) + duration,
 		clock_timestamp() + settings.max_clock_lead + settings.max_lease)))
@@ -338,7 +339,7 @@ $$;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.renew(bigint, uuid, timestamptz, timestamptz, interval) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.renew(bigint, uuid, timestamptz, timestamptz, interval) IS
-'lease a worker id for longer; returns the new end, or NULL if the lease is lost and another one must be acquired';
+'extend the lease of a worker id; returns the new end, or NULL if the lease is lost and another one must be acquired';
 
 CREATE FUNCTION snowflake_registry.release(worker_id bigint, instance uuid, used timestamptz)
 RETURNS boolean
@@ -356,10 +357,10 @@ $$;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.release(bigint, uuid, timestamptz) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.release(bigint, uuid, timestamptz) IS
-'give a lease back, whose holder makes no ids any more and has made none at "used" or later; false if it had none';
+'give a lease back; its holder makes no more ids, and has made none at "used" or later; returns false if it had no lease';
 
 --
--- What an administrator calls
+-- Functions for administrators
 --
 
 CREATE FUNCTION snowflake_registry.reserve(worker_id bigint, reason text)
@@ -370,7 +371,8 @@ AS $$
 BEGIN
 	IF worker_id IS NULL OR worker_id < 0 OR reason IS NULL THEN
 		RAISE invalid_parameter_value USING
-			MESSAGE = 'worker id and reason of a reservation must be given';
+			MESSAGE = 'worker id and reason must be specified for a reservation',
+			DETAIL = 'The worker id must not be negative.';
 	END IF;
 	INSERT INTO snowflake_registry.lease AS old (worker_id, reserved)
 	VALUES (reserve.worker_id, reserve.reason)
@@ -379,7 +381,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE object_in_use USING
 			MESSAGE = format('worker id %s is leased', worker_id),
-			HINT = 'Stop its holder, and wait until the lease is over.';
+			HINT = 'Stop its holder and wait until the lease ends.';
 	END IF;
 END
 $$;
@@ -397,8 +399,8 @@ AS $$
 BEGIN
 	IF used IS NULL THEN
 		RAISE invalid_parameter_value USING
-			MESSAGE = 'it must be given until when a worker id was used',
-			HINT = 'No id that was made with it may be of this instant or later.';
+			MESSAGE = 'end of use must be specified for a worker id',
+			HINT = 'Specify an instant that is later than all ids that were made with the worker id.';
 	END IF;
 	UPDATE snowflake_registry.lease
 	SET reserved = NULL, ends = greatest(lease.ends, used)
@@ -410,4 +412,4 @@ $$;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.unreserve(bigint, timestamptz) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.unreserve(bigint, timestamptz) IS
-'let a worker id be leased again, for ids from "used" on; false if it was not reserved';
+'allow a worker id to be leased again, for ids from "used" on; returns false if it was not reserved';

@@ -1,10 +1,10 @@
 # shellcheck shell=bash
-# What the scripts share.  Sourced by bash, not run.
+# Functions that the scripts share.  To be sourced by bash.
 
 root=$(realpath "$(dirname "${BASH_SOURCE[0]}")/..")
 
-# The Debian releases that bring the PostgreSQL versions we support; "sid" is one of
-# them with what it lacks from experimental.  16 has none.
+# The Debian releases that have the supported versions of PostgreSQL.  "sid" takes
+# packages that it lacks from experimental.  No release has 16.
 declare -A debian_release=([15]=bookworm [17]=trixie [18]=forky [19]=sid)
 
 die()
@@ -13,14 +13,15 @@ die()
 	exit 1
 }
 
-# pg_config of the server to build for: that of PG_CONFIG, or the newest one that is
-# installed, or what this release of Debian or Ubuntu brings, which may be missing yet.
+# Print the pg_config of the server to build for: PG_CONFIG, or that of the newest
+# server installed, or that of the version in this release of Debian or Ubuntu, which
+# may not be installed yet.
 native_pg_config()
 {
 	local pg_config version
 
 	[ -z "${PG_CONFIG-}" ] || { realpath "$(command -v "$PG_CONFIG")"; return; }
-	# these have servers of several versions beside each other
+	# Debian and Ubuntu keep servers of several versions side by side
 	while read -r pg_config; do
 		[ ! -x "${pg_config%/*}/postgres" ] || { echo "$pg_config"; return; }
 	done < <(printf '%s\n' /usr/lib/postgresql/*/bin/pg_config | sort --version-sort --reverse
@@ -29,12 +30,12 @@ native_pg_config()
 	echo "/usr/lib/postgresql/$version/bin/pg_config"
 }
 
-# The major version that this release of Debian or Ubuntu brings.
+# Print the major version in this release of Debian or Ubuntu.
 release_version()
 {
 	local version
 
-	command -v apt-get >/dev/null || die "no PostgreSQL server was found: install one, or set PG_CONFIG"
+	command -v apt-get >/dev/null || die "found no PostgreSQL server: install one, or set PG_CONFIG"
 	# a new machine has no list of packages yet
 	version=$(server_package)
 	[ -n "$version" ] || as_root apt-get update -q </dev/null >&2
@@ -43,13 +44,13 @@ release_version()
 	echo "$version"
 }
 
-# What the package "postgresql" depends on.
+# Print the version that the package "postgresql" depends on.
 server_package()
 {
 	apt-cache depends --important postgresql 2>/dev/null | sed -n 's/.*Depends: postgresql-\([0-9]*\)$/\1/p'
 }
 
-# The major version of the server to build for.
+# Print the major version of the server to build for.
 native_version()
 {
 	local pg_config version
@@ -69,19 +70,19 @@ as_root()
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
 	else
-		command -v sudo >/dev/null || die "to be run by root: $*"
+		command -v sudo >/dev/null || die "run this as root: $*"
 		sudo "$@"
 	fi
 }
 
-# Packages of a machine that builds and tests for one version.
+# Print the packages needed to build and test for a version.
 packages_for()
 {
 	echo "postgresql-$1 postgresql-server-dev-$1 make gcc patch libipc-run-perl tini"
 }
 
-# Have what builds and tests for the native version.  A server that is none of a
-# package is left as it is.
+# Install the packages needed to build and test for the native version.  A server that
+# did not come as a package is left as it is.
 # shellcheck disable=SC2120
 need_build_packages()
 {
@@ -92,8 +93,7 @@ need_build_packages()
 	need_packages "${packages[@]}" "$@"
 }
 
-# Install the packages that are missing.  Where there is no apt, only say which these
-# are: they have Debian's names.
+# Install missing packages.  Without apt, only name them, as Debian does.
 need_packages()
 {
 	local package missing=()
@@ -102,8 +102,8 @@ need_packages()
 		for package in make gcc patch prove tini; do
 			command -v "$package" >/dev/null || missing+=("$package")
 		done
-		perl -e 'use IPC::Run' 2>/dev/null || missing+=("IPC::Run of Perl")
-		[ ${#missing[@]} -eq 0 ] || die "to be installed: ${missing[*]}"
+		perl -e 'use IPC::Run' 2>/dev/null || missing+=("Perl's IPC::Run")
+		[ ${#missing[@]} -eq 0 ] || die "install these first: ${missing[*]}"
 		return 0
 	}
 	for package in "$@"; do
@@ -112,34 +112,35 @@ need_packages()
 	done
 	[ ${#missing[@]} -eq 0 ] && return
 
-	# installing a server must not start one
+	# RUNLEVEL=1 keeps the package of a server from starting it
 	as_root apt-get update -q </dev/null >&2
 	as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 		apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null >&2
 }
 
-# Install Node.js with its driver pg, and other packages of npm, in the directory of a
-# throwaway server.
+# Install Node.js, its driver pg, and any other npm packages given, in the directory of
+# a throwaway server.
 # shellcheck disable=SC2120
 need_node_pg()
 {
-	# a Node.js that is there may be another than Debian's
+	# keep a Node.js that did not come from Debian
 	command -v npm >/dev/null || need_packages nodejs npm
 	npm install --loglevel=error --no-save --prefix "$throwaway/node" --cache "$throwaway/npm" pg@8 "$@" >"$throwaway/npm.log" 2>&1 ||
 		{ cat "$throwaway/npm.log"; die "could not install ${*:-pg}"; }
 	export NODE_PATH=$throwaway/node/node_modules
 }
 
-# Warnings of clang that are errors.  What PostgreSQL's headers, and its flags that
-# were made for gcc, bring up is not ours.
+# Turn clang's warnings into errors, except those that PostgreSQL's headers cause, and
+# its flags for gcc.
 # shellcheck disable=SC2034
 clang_warnings='-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare'
 clang_warnings+=' -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes'
 
-# Build a library that has to be preloaded beside AddressSanitizer's, with a
-# compiler: a server is not made for it.  It would begin with the first malloc(),
-# which is one of some library's constructor, in a function of gettext with a lock
-# that the sanitizer then waits for, for ever.  So this one is the first of all.
+# Build a library, with the given compiler, that must be preloaded along with
+# AddressSanitizer's, since a server is not linked for it.  The sanitizer would
+# initialize itself at the first malloc(), which some library's constructor calls within
+# gettext, while it holds a lock that the sanitizer then waits for forever.  The
+# constructor of this library runs before all others.
 make_early_library()
 {
 	"$1" -x c -shared -fPIC -Wl,-z,initfirst -o "$2" - <<-'END'
@@ -148,7 +149,7 @@ make_early_library()
 	END
 }
 
-# PostgreSQL refuses to run as root: then its own user runs the command.
+# Run a command as an ordinary user: PostgreSQL refuses to run as root.
 as_user()
 {
 	if [ "$(id -u)" -eq 0 ]; then
@@ -158,8 +159,8 @@ as_user()
 	fi
 }
 
-# Where the Debian release with another version is.  A version may be followed by
-# an architecture, as in 15:arm64, here and below.
+# Print the directory of the Debian release that has a version.  Here and below, an
+# architecture may follow the version, as in 15:arm64.
 release_dir()
 {
 	local dir=${SNOWFLAKE_TEST_DIR:-/var/cache/snowflake-test}/${debian_release[${1%:*}]}
@@ -168,8 +169,8 @@ release_dir()
 	echo "$dir"
 }
 
-# Make it, if it is not there with all that it should have.  Returns 2 if the release
-# can be had, but not the server.
+# Make that directory unless it exists and is complete.  Returns 2 if the release is
+# available, but not the server.
 make_release()
 {
 	local version=${1%:*}
@@ -180,13 +181,13 @@ make_release()
 
 	dir=$(release_dir "$1")
 	read -ra packages < <(packages_for "$version")
-	# that gcc needs it is for some architectures only a recommendation
+	# on some architectures, gcc only recommends it
 	[[ $1 != *:* ]] || { options=("--arch=${1#*:}"); packages+=(libc6-dev); }
 	include=$(IFS=,; echo "${packages[*]}")
 	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
-	# a release that is newer than debootstrap is made like the newest
+	# treat a release that debootstrap does not know yet as it does the newest
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
-	# what was interrupted may have left it mounted
+	# an interrupted run may have left it mounted
 	! mountpoint --quiet "$dir/proc" || umount "$dir/proc"
 	rm -rf --one-file-system "$dir" "$dir.ready"
 	mkdir -p "$(dirname "$dir")"
@@ -194,7 +195,7 @@ make_release()
 	debootstrap "${options[@]}" --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
 		"$release" "$dir" "" "$script" \
 		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
-	# the list of a release that is still to come may be an old one
+	# accept an expired package list, as a future release may have
 	echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/snowflake"
 	if [ "$release" = sid ]; then
 		install_server_in_sid "$version" >>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 2; }
@@ -202,7 +203,7 @@ make_release()
 	echo "$include" >"$dir.ready"
 }
 
-# A version that is still to come is in experimental, and later in sid.
+# Install a version that is not released yet: experimental has it, and later sid.
 install_server_in_sid()
 {
 	local version=$1 suffix dir
@@ -218,7 +219,7 @@ install_server_in_sid()
 	done
 }
 
-# Run a command in there, as one of its users.
+# Run a command in the release that has a version, as one of its users.
 in_release()
 {
 	local version=$1
@@ -227,13 +228,13 @@ in_release()
 	in_directory "$(release_dir "$version")" "$@"
 }
 
-# Run a command as a user in any directory with a system.
+# Run a command as a user, in any directory that holds a system.
 in_directory()
 {
 	local dir=$1 user=$2
 	shift 2
 
-	# the mounts end with the last process in there
+	# the mounts go away with the last process in the namespace
 	# shellcheck disable=SC2016
 	unshare --mount --pid --fork --kill-child bash -c '
 		mount -t proc proc "$0/proc" &&
@@ -241,12 +242,12 @@ in_directory()
 		user=$1 && shift && chroot "$0" runuser -u "$user" -- env -u TMPDIR -u PG_CONFIG "$@"' "$dir" "$user" "$@"
 }
 
-# The longest tests, in that order, which script/test leaves to the native version.
+# The longest tests, longest first.  script/test runs them on the native version only.
 # shellcheck disable=SC2034
 long_tests=(t/007_mark.pl t/009_failover.pl t/002_increasing.pl t/016_lease.pl t/010_steps.pl
 	t/014_mask.pl t/011_reset.pl t/008_crash.pl t/023_fair.pl t/013_blocks.pl t/028_convert.pl t/005_balance.pl)
 
-# Run one of our scripts in there, on a copy of the sources.
+# Run one of our scripts in a release, on a copy of the sources.
 run_in_release()
 {
 	run_in_release_as postgres "$@"
@@ -262,14 +263,14 @@ run_in_release_as()
 	trap 'rm -rf "$place"' EXIT
 	copy_sources "$place"
 	chroot "$dir" chown -R postgres "${place#"$dir"}"
-	# what the mutants would find is found on the native version
+	# mutants are tested on the native version, which is enough
 	in_release "$version" "$user" env SNOWFLAKE_RELEASE=1 "SNOWFLAKE_MUTANTS=${SNOWFLAKE_MUTANTS:-0}" \
 		"${place#"$dir"}/$script" "$@"
 )
 
-# Run a function of the caller for several versions, or other words, at once, as
-# the tests wait a lot, and show what each printed when it is over.  $work is the
-# caller's directory for such things.
+# Run a function of the caller for each of several words, such as versions, in parallel,
+# because the tests wait a lot.  Print the output of each when all before it have ended.
+# Uses the caller's directory $work.
 beside_each_other()
 {
 	local function=$1 word status=0
@@ -288,8 +289,8 @@ beside_each_other()
 	return $status
 }
 
-# Run a command or a function of the caller, and say how long it took.  The caller
-# has "status", which is 0 as long as none has failed.
+# Run a command or a function of the caller, and print how long it took.  If it fails,
+# set the caller's "status" to 1.
 stage()
 {
 	local start=$SECONDS outcome=
@@ -298,9 +299,8 @@ stage()
 	echo "# ${*#"$root/"} took $((SECONDS - start)) s$outcome"
 }
 
-# Repeat what failed at the end, which is where people look: the lines that
-# script/check and check() have for it, and the last lines of a stage that failed, as
-# it may have broken off.
+# Repeat failures at the end, where people look for them: the lines of script/check and
+# check(), and the last lines of a stage that failed, in case it broke off.
 repeat_failures()
 {
 	awk '
@@ -310,8 +310,9 @@ repeat_failures()
 		{ last[n++ % 10] = $0 }' "$1"
 }
 
-# Add up what script/check and check() have printed to the logs, as the last line of
-# all.  With a status other than 0, something failed even if no line says so.
+# Add up the results that script/check and check() left in the logs, and print the total
+# as the last line.  A status other than 0 counts as a failure even if no line shows
+# one.
 summarize()
 {
 	local status=$1
@@ -324,8 +325,8 @@ summarize()
 		END { if (status != 0 && !failed) failed++; print passed + 0 " passed, " failed + 0 " failed" }' "$@"
 }
 
-# Copy the sources to a new directory of the user that runs the server, which
-# may not be able to read ours.
+# Copy the sources to a new directory, for the user that runs the server and may not be
+# able to read ours.
 copy_sources()
 {
 	mkdir -p "$1"
@@ -335,8 +336,8 @@ copy_sources()
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
 }
 
-# Remove a guard from the sources in a directory: the mutant is the name of a patch
-# in t/mutants, with spaces.  With --reverse it comes back.
+# Apply a mutant to the sources in a directory, which removes a guard.  Its name is that
+# of the patch in t/mutants, with spaces for hyphens.  --reverse restores the guard.
 apply_mutant()
 {
 	local mutant=$1 dir=$2
@@ -345,11 +346,11 @@ apply_mutant()
 	patch --directory="$dir" --strip=1 --fuzz=0 --force --silent "$@" <"$root/t/mutants/${mutant// /-}.patch"
 }
 
-# Install the extension below a directory, from the sources in another, and write the
-# settings with which the server finds it there to stdout: Debian's servers up to 17 look
-# for extensions below a directory, and PostgreSQL 18 has a setting of its own.  Any
-# other server is copied to that directory, as its programs find everything by their own
-# place.  $bindir is then that of the copy.
+# Install the extension from the sources in one directory below another, and print the
+# settings with which the server finds it there.  Debian's servers up to 17 can look for
+# extensions below a directory, and PostgreSQL 18 has a setting of its own.  Any other
+# server is copied below that directory, since its programs find everything relative to
+# themselves; $bindir is then that of the copy.
 stage_server()
 {
 	local source=$1 stage=$2 pg_config=$3 place
@@ -372,9 +373,10 @@ stage_server()
 	echo "dynamic_library_path = '$stage$("$pg_config" --pkglibdir):\$libdir'"
 }
 
-# Build the extension and start a server with it, for the time that a script
-# runs.  Only its user reaches the server, through a socket in its directory.
-# Sets what libpq and the caller need to find it; more settings on stdin.
+# Build the extension, and start a server with it that is removed when the script exits.
+# Only the user that starts it can connect, through a socket in the server's directory.
+# Reads further settings from stdin.  Sets what libpq and the caller need to find the
+# server.
 start_throwaway_server()
 {
 	need_build_packages
@@ -399,9 +401,9 @@ start_throwaway_server()
 	as_user "$bindir/pg_ctl" --pgdata="$throwaway/data" --log="$throwaway/log" \
 		--silent --wait start || { cat "$throwaway/log"; die "could not start the server"; }
 
-	# the user that runs the server may not be able to enter where we are
+	# the user that runs the server may not be able to enter the current directory
 	cd "$throwaway" || die "cannot enter $throwaway"
-	# clients find this server, whatever the environment says
+	# have clients find this server, whatever the environment says
 	local variable
 	for variable in $(compgen -e PG || true); do
 		unset "$variable"
@@ -417,7 +419,8 @@ stop_throwaway_server()
 	rm -rf "$throwaway"
 }
 
-# Print the arguments, beginning with another one in each round, which the caller counts.
+# Print the arguments, starting with another one in each of the rounds that the caller
+# counts.
 rotated()
 {
 	# shellcheck disable=SC2154
@@ -426,8 +429,8 @@ rotated()
 	printf '%s\n' "${@:first + 1}" "${@:1:first}"
 }
 
-# One check of a test: its name, and a condition as test(1) has it.  The caller
-# has "status", which is 0 as long as none has failed.
+# Print the result of one check: a name, then a condition for test(1).  If it is false,
+# set the caller's "status" to 1.
 check()
 {
 	local name

@@ -2,7 +2,7 @@
 
 -- Snowflake ids in SQL and PL/pgSQL, for servers on which no C library can be
 -- installed.  The layouts are those of the extension snowflake, and so are the
--- names and results of the functions that are here.
+-- names and results of these functions.
 --
 -- CREATE EXTENSION, pg_tle and psql all take this script as it is, and no superuser is
 -- needed.  It creates the functions for users in the first schema of search_path, and
@@ -12,21 +12,21 @@
 --		SELECT snowflake_configure('snowflake', worker_id => 1);
 --		CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
 --
--- Promised: while the server runs, no id is made twice, neither by two sessions, nor
--- after a rollback, nor when the clock is stepped.  Each id is greater than all that any
--- session was given before, as long as the settings stay the same.  A crash, a failover
--- to a synchronous standby, or a restored dump does not bring back an id that was
--- committed.
+-- What is promised: while the server runs, no id is made twice, neither by two sessions,
+-- nor after a rollback, nor when the clock is stepped.  As long as the settings stay the
+-- same, each id is greater than all that any session was given before.  After a crash, a
+-- failover to a synchronous standby or the restore of a dump, no committed id is made
+-- again.
 --
--- Not promised, other than by the extension: an id that was seen, but not committed, may
--- be made again after a crash.  Ids come from a sequence, and this is the promise that
--- PostgreSQL gives for nextval().  Like nextval(), it does not work in read-only
+-- What is not promised, unlike by the extension: an id that was seen, but not committed,
+-- may be made again after a crash.  Ids come from a sequence, and PostgreSQL does not
+-- promise more for nextval().  Like nextval(), these functions make no ids in read-only
 -- transactions and parallel workers.
 --
 -- Other roles may be able to create objects in the schema of these functions, before or
--- after us.  So PL/pgSQL has a search_path of its own.  In the bodies of SQL functions,
--- names are looked up once, here: they name the schema of every function of ours, and
--- pass arguments of exactly the declared types.
+-- after us.  So functions in PL/pgSQL have a search_path of their own.  In the bodies of
+-- SQL functions, names are looked up once, when this script runs: these bodies name the
+-- schema of every function of ours, and pass arguments of exactly the declared types.
 
 DO $$
 BEGIN
@@ -45,7 +45,7 @@ BEGIN
 END
 $$;
 
--- This fails if the schema exists, as somebody else may own it.
+-- This fails if the schema exists, because somebody else may own it.
 CREATE SCHEMA snowflake_sql;
 
 COMMENT ON SCHEMA snowflake_sql IS
@@ -61,8 +61,8 @@ GRANT USAGE ON SCHEMA snowflake_sql TO PUBLIC;
 
 CREATE TYPE snowflake_sql.layout AS (
 	text text,					-- in full
-	fields integer[],			-- numbers of those that are there, the most significant first
-	bits integer[],				-- by number; 0: not there
+	fields integer[],			-- numbers of its fields, the most significant first
+	bits integer[],				-- by number; 0: the layout lacks the field
 	shifts integer[],
 	tick bigint,				-- in microseconds
 	epoch timestamp,			-- start of tick 0, in UTC
@@ -74,8 +74,8 @@ CREATE TYPE snowflake_sql.layout AS (
 COMMENT ON TYPE snowflake_sql.layout IS
 'how the bits of an id are divided';
 
--- An epoch in ISO-8601, in UTC.  It means the same whatever DateStyle and TimeZone
--- the session has.  Exceptions are not for parallel workers, so that everything is
+-- An epoch in ISO-8601, converted to UTC.  It means the same whatever DateStyle and
+-- TimeZone the session has.  Parallel workers cannot catch exceptions, so everything is
 -- checked before it is converted.
 CREATE FUNCTION snowflake_sql.read_instant(value text, OUT instant timestamp, OUT reason text)
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -133,9 +133,9 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.read_instant(text) IS
-'the instant that an epoch is, or the reason why it is none';
+'the instant of an epoch, or the reason why the epoch is wrong';
 
--- The bits, tick and epoch that the words of a layout give, on top of those of a
+-- The bits, tick and epoch that the words of a layout give.  They override those of a
 -- preset.  The fields are in the order of the text.
 CREATE FUNCTION snowflake_sql.read_words(layout text,
 	OUT fields integer[],
@@ -242,7 +242,7 @@ BEGIN
 					epoch := instant.instant;
 				END IF;
 			ELSE
-				-- what a preset already has stays in its place, the rest goes below
+				-- a field of the preset stays in its place, others go below
 				least_bits := CASE WHEN key = 1 THEN 1 ELSE 0 END;
 				most_bits := CASE WHEN key = 1 THEN 62 ELSE 31 END;
 				IF value !~ '^-?[0-9]+$' OR value::numeric NOT BETWEEN least_bits AND most_bits THEN
@@ -268,7 +268,7 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.read_words(text) IS
 'what the words of a layout''s text say, or the reason why they are wrong';
 
--- The instants are those of the calendar that the server's language does not change.
+-- The server's language must not change the text.
 CREATE FUNCTION snowflake_sql.instant_to_text(instant timestamp)
 RETURNS text
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
@@ -288,10 +288,10 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.instant_to_text(timestamp) IS
-'an instant as the text of a layout has it: in ISO-8601, or in Unix milliseconds';
+'an instant as in the text of a layout: in ISO-8601, or in Unix milliseconds';
 
--- Labelled IMMUTABLE, as it is, so that the planner reads a text that is a constant
--- once, and folds what follows from it.
+-- It is IMMUTABLE, so that the planner reads a constant text once, and folds what
+-- follows from it.
 CREATE FUNCTION snowflake_sql.read_layout(layout text)
 RETURNS snowflake_sql.layout
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
@@ -312,7 +312,7 @@ BEGIN
 		result.fields := '{}';
 		FOR i IN REVERSE array_length(words.fields, 1)..1 LOOP
 			key := words.fields[i];
-			-- a field without bits is none
+			-- a layout lacks a field of 0 bits
 			IF words.bits[key] > 0 THEN
 				result.fields := key || result.fields;
 				result.shifts[key] := shift;
@@ -353,9 +353,9 @@ COMMENT ON FUNCTION snowflake_sql.read_layout(text) IS
 'the layout that a text describes';
 
 --
--- Ids of a layout.  What can be inlined is in SQL: with a layout that is a constant,
--- nothing but shifts and masks are left of a field in a plan.  Operators have
--- operands of exactly their types, as they are looked up in search_path.
+-- Ids of a layout.  Functions that can be inlined are in SQL: with a constant layout,
+-- a plan has only shifts and masks in place of a field.  Operators have operands of
+-- exactly their types, because they are looked up in search_path.
 --
 
 CREATE TYPE snowflake_sql.decoded AS (
@@ -371,7 +371,7 @@ CREATE TYPE snowflake_sql.decoded AS (
 COMMENT ON TYPE snowflake_sql.decoded IS
 'all fields of an id';
 
--- Throw an error, but return NULL for NULL.
+-- Throws an error, but returns NULL for NULL.
 CREATE FUNCTION snowflake_sql.refuse(id bigint, largest bigint, layout text, result anyelement)
 RETURNS anyelement
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -388,7 +388,7 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.refuse(bigint, bigint, text, anyelement) IS
-'an error: a bigint is not an id of a layout';
+'throw an error: a bigint is not an id of a layout';
 
 CREATE FUNCTION snowflake_sql.field(id bigint, layout snowflake_sql.layout, field integer)
 RETURNS integer
@@ -409,7 +409,7 @@ RETURN CASE
 END;
 
 COMMENT ON FUNCTION snowflake_sql.checked_field(bigint, snowflake_sql.layout, integer) IS
-'a field of what may be no id';
+'a field of a bigint that may not be an id';
 
 -- The start of a tick.  A multiple of an interval is exact up to 2^53 us, that is
 -- for 285 years; beyond, a tick is added in four parts, none of which is too large.
@@ -457,7 +457,7 @@ END;
 COMMENT ON FUNCTION snowflake_sql.decode(bigint, snowflake_sql.layout) IS
 'all fields of an id';
 
--- The same for a layout that may be wrong, and is not looked at if the id is NULL.
+-- The same, but if the id is NULL it does not look at the layout, which may be wrong.
 CREATE FUNCTION snowflake_sql.decode_strictly(id bigint, layout snowflake_sql.layout)
 RETURNS snowflake_sql.decoded
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
@@ -471,8 +471,8 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.decode_strictly(bigint, snowflake_sql.layout) IS
 'all fields of an id';
 
--- The tick of an instant that is not before the epoch; it may be after the last one.
--- NULL for infinity.  An interval is exact for all instants.
+-- The tick of an instant at or after the epoch; it may be beyond the last tick of the
+-- layout.  NULL for infinity.  An interval is exact for all instants.
 CREATE FUNCTION snowflake_sql.time_to_tick(instant timestamptz, layout snowflake_sql.layout)
 RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -499,7 +499,7 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.refuse_time(timestamptz, snowflake_sql.layout) IS
-'an error: a layout has no tick for an instant';
+'throw an error: a layout has no tick for an instant';
 
 CREATE FUNCTION snowflake_sql.from_timestamp(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
@@ -546,7 +546,7 @@ AS $$
 DECLARE
 	last CONSTANT bigint := snowflake_sql.last_before(instant, layout);
 BEGIN
-	-- above the last id of 63 bits there is no bigint
+	-- there is no bigint above the last id of 63 bits
 	RETURN CASE WHEN last = 9223372036854775807 THEN last ELSE last + 1 END;
 END
 $$;
@@ -577,9 +577,9 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.check_value(bigint, snowflake_sql.layout, integer) IS
-'an error unless a value fits its field';
+'throw an error unless a value fits its field';
 
--- NULL is right for a field that the layout lacks, as decoding gives it.
+-- NULL stands for a field that the layout lacks, as in the result of decoding.
 CREATE FUNCTION snowflake_sql.compose(generated_at timestamptz, field_values integer[], layout snowflake_sql.layout)
 RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -669,15 +669,15 @@ COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
 --
 --		word = prefix << low_bits | counter,	prefix = tick << timeline_bits | timeline
 --
--- where the counter has the bits of the layout's sequence and of its lanes.  A second
--- sequence, "opened", holds the prefix of the tick that ids are made in.  A call that
+-- where the counter has the bits of the layout's sequence and lanes.  A second
+-- sequence, "opened", holds the prefix of the tick in which ids are made.  A call that
 -- finds this tick over, or used up, opens a later one, behind the door: a lock that
 -- one session holds at a time.  The opener
 --
 --		1. sets "word" to the first word of the tick, which it uses itself
 --		2. sets "opened" to the tick's prefix
 --
--- and each tick is later than all that were opened before.  Any other call
+-- and each tick is later than all that were opened before.  Every other call
 --
 --		1. reads "opened"
 --		2. takes the next word
@@ -685,32 +685,32 @@ COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
 --
 -- Invariant.  No word is used twice.
 --
--- A call that uses a word had found its prefix in "opened" before it took the word.  So
--- the opener of that prefix had set "word" already, and no opener sets it to that
--- prefix again.  From then on nextval() gives each word of the prefix once.
+-- A call uses a word only if it had found the word's prefix in "opened" before it took
+-- the word.  By then the opener of that prefix had set "word", and no opener sets it to
+-- that prefix again.  From then on nextval() returns each word of the prefix once.
 --
 -- An opener does not look at "word", so that nothing can happen between a look and its
--- setval().  Calls that find their word useless may have counted "word" into later
--- ticks; the opener sets it back from there, which is safe as those words were not used.
+-- setval().  Calls that cannot use their word may have counted "word" into later ticks.
+-- The opener sets it back from there, which is safe because nobody used those words.
 --
--- Ids increase, since "opened" does, and "word" does within a tick.
+-- Ids increase because "opened" does, and "word" does within a tick.
 --
--- A rollback sets neither sequence back.  That is how the opener leaves the door: it rolls
--- back the subtransaction that took the lock.  Nothing else gives a lock back before the
--- end of the transaction, and it works after an error and a cancel, too.  The lock is one
--- on a table, since any role could take an advisory lock and keep it.  Its holder waits
--- for no other lock, so that the door takes part in no deadlock.
+-- A rollback does not set the sequences back.  So the opener leaves the door by rolling
+-- back the subtransaction that took the lock.  Nothing else releases a lock before the
+-- end of the transaction, and a rollback also works after an error or a cancel.  The
+-- lock is on a table, because any role could take an advisory lock and keep it.  Its
+-- holder waits for no other lock, so that the door takes part in no deadlock.
 --
 
 CREATE TABLE snowflake_sql.door ();
 
 COMMENT ON TABLE snowflake_sql.door IS
-'what is locked while a tick is opened';
+'the lock that a session holds while it opens a tick';
 
--- What snowflake_configure() says, as the one constant of snowflake_sql.settings().
+-- The settings from snowflake_configure(), as the one constant in snowflake_sql.settings().
 CREATE TYPE snowflake_sql.settings AS (
 	layout snowflake_sql.layout,
-	number integer,				-- of the configuration, and of its sequences
+	number integer,				-- of the configuration and its sequences
 	worker_id integer,
 	datacenter_id integer,
 	fixed bigint,				-- the bits of worker and datacenter
@@ -723,14 +723,14 @@ CREATE TYPE snowflake_sql.settings AS (
 	max_wait bigint,			-- in milliseconds
 	start_tick bigint,			-- ids are of ticks from this one on
 	end_tick bigint,			-- and before this one
-	is_leased boolean,			-- whether these are the bounds of a lease, which is good
-	server_start timestamptz	-- while the server runs that was started then
+	is_leased boolean,			-- whether these are the bounds of a lease
+	server_start timestamptz	-- the lease is only for the server that was started then
 );
 
 COMMENT ON TYPE snowflake_sql.settings IS
-'what snowflake_configure() was told, and what follows from it';
+'the settings from snowflake_configure(), and what follows from them';
 
--- The tick that it is.  The time is exact to the microsecond, a double having 53 bits.
+-- The current tick.  A double has 53 bits, so the time is exact to the microsecond.
 CREATE FUNCTION snowflake_sql.now_tick(layout snowflake_sql.layout)
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -738,7 +738,7 @@ RETURN ((date_part('epoch'::text, clock_timestamp()) * 1000000::double precision
 	- (layout).unix_epoch) / (layout).tick;
 
 COMMENT ON FUNCTION snowflake_sql.now_tick(snowflake_sql.layout) IS
-'the tick that it is by the clock';
+'the current tick, by the clock';
 
 CREATE FUNCTION snowflake_sql.is_allowed(tick bigint, settings snowflake_sql.settings)
 RETURNS boolean
@@ -749,7 +749,7 @@ RETURN tick >= (settings).start_tick AND tick < (settings).end_tick
 COMMENT ON FUNCTION snowflake_sql.is_allowed(bigint, snowflake_sql.settings) IS
 'whether ids of a tick can be made, whatever the clock says';
 
--- The tick may be over by so many microseconds.
+-- The tick may have been over for "late" microseconds.
 CREATE FUNCTION snowflake_sql.is_usable(tick bigint, settings snowflake_sql.settings, late bigint)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -758,7 +758,7 @@ RETURN tick - snowflake_sql.now_tick((settings).layout)
 	AND snowflake_sql.is_allowed(tick, settings);
 
 COMMENT ON FUNCTION snowflake_sql.is_usable(bigint, snowflake_sql.settings, bigint) IS
-'whether ids can be made in a tick now';
+'whether ids can be made in a tick now, which may have been over for some microseconds';
 
 CREATE FUNCTION snowflake_sql.word_to_id(word bigint, settings snowflake_sql.settings)
 RETURNS bigint
@@ -772,9 +772,9 @@ RETURN ((word >> ((settings).low_bits + (settings).timeline_bits)) << ((settings
 COMMENT ON FUNCTION snowflake_sql.word_to_id(bigint, snowflake_sql.settings) IS
 'the id that a word stands for';
 
--- NULL if the word must not be used: it has another prefix than the one that was read
--- before, or that tick is over.  All of this is one expression, so that the settings
--- cannot change in between.
+-- NULL if the word must not be used, because its prefix is not the one that was read
+-- before, or because the tick is over.  All of this is one expression, so that the
+-- settings cannot change in between.
 CREATE FUNCTION snowflake_sql.usable_id(word bigint, opened bigint, settings snowflake_sql.settings, late bigint)
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -797,9 +797,10 @@ RETURN CASE WHEN (settings).timeline_bits = 0 THEN 0::bigint ELSE
 END;
 
 COMMENT ON FUNCTION snowflake_sql.timeline(snowflake_sql.settings) IS
-'the timeline of ids that are made now';
+'the timeline in ids that are made now';
 
--- The error of a call that has no tick to make an id in; none while it may wait.
+-- Throws the error of a call that has no tick to make an id in.  Returns if the call may
+-- wait longer.
 CREATE FUNCTION snowflake_sql.refuse_tick(tick bigint, settings snowflake_sql.settings, waited bigint)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL SAFE
@@ -829,24 +830,24 @@ BEGIN
 				format('Its lease of worker id %s is for ids before %s, and for the server that was started at %s.',
 					settings.worker_id, snowflake_sql.tick_to_time(least(settings.end_tick, layout.last_tick), layout),
 					settings.server_start) ELSE 'It has not leased one yet.' END,
-			HINT = 'Have a job call snowflake_lease() every third of the lease.';
+			HINT = 'Schedule a job that calls snowflake_lease() every third of the lease.';
 	END IF;
 	RAISE SQLSTATE 'SF001' USING
 		MESSAGE = 'snowflake ids are too far ahead of the clock',
 		DETAIL = format('The clock has to advance by another %s ms before the next id. Ids may be ahead of it by %s ms, and a call waits for %s ms.',
 			(tick - snowflake_sql.now_tick(layout) - settings.max_ahead) * layout.tick / 1000.0,
 			settings.max_ahead * layout.tick / 1000, settings.max_wait),
-		HINT = 'If the clock was set back, it will catch up. If it had been far ahead, call snowflake_configure() with a fresh worker id. If ids are wanted faster than the layout has them, give it more bits of sequence.';
+		HINT = 'If the clock was set back, it will catch up. If it was far ahead, call snowflake_configure() with a fresh worker id. If clients need more ids than the layout has, give it more bits of sequence.';
 END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.refuse_tick(bigint, snowflake_sql.settings, bigint) IS
-'an error: no id can be made in a tick';
+'throw an error: no id can be made in a tick, and the call may not wait longer';
 
--- What a call does that cannot use its word.  To leave the door, it throws SQLSTATE
--- SF000, and catches it.  If another session is behind the door, a tick that has been over
--- for at most 10 ms will do: sessions that queue at the door in each tick would wait for
--- each other most of the time.
+-- A call that cannot use its word comes here.  To leave the door, it throws SQLSTATE SF000
+-- and catches it.  If another session is behind the door, the call also accepts a tick that
+-- has been over for at most 10 ms: if all sessions queued at the door in each tick, they
+-- would wait for each other most of the time.
 CREATE FUNCTION snowflake_sql.open_and_take()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -870,7 +871,7 @@ BEGIN
 			ELSE
 				LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE NOWAIT;
 			END IF;
-			-- whoever was here before may have opened a tick, or changed the settings
+			-- the session before us may have opened a tick, or changed the settings
 			settings := snowflake_sql.settings();
 			opened := snowflake_sql.opened();
 			word := snowflake_sql.next_word();
@@ -881,9 +882,9 @@ BEGIN
 				IF next_tick - now_tick <= settings.max_ahead AND snowflake_sql.is_allowed(next_tick, settings)
 					AND clock_timestamp() >= (settings.layout).epoch AT TIME ZONE interval '0'
 				THEN
-					-- A tick that follows others without a pause begins at 0, to have all of
-					-- its words; another one somewhere in the lower half, so that ids are even
-					-- modulo any number also when few are made.
+					-- A tick that follows others without a pause begins at 0, so that all of
+					-- its words can be used.  Other ticks begin somewhere in the lower half, so
+					-- that ids are spread evenly modulo any number, even when few are made.
 					opened := (next_tick << settings.timeline_bits) | snowflake_sql.timeline(settings);
 					word := opened << settings.low_bits;
 					IF next_tick = now_tick THEN
@@ -899,7 +900,7 @@ BEGIN
 			WHEN SQLSTATE 'SF000' THEN
 				NULL;
 			WHEN lock_not_available THEN
-				-- the caller's lock_timeout
+				-- lock_timeout of the caller
 				IF queues THEN
 					RAISE;
 				END IF;
@@ -923,8 +924,8 @@ COMMENT ON FUNCTION snowflake_sql.open_and_take() IS
 'implementation of snowflake_nextval() when a tick has to be opened';
 
 -- Runs as the owner of the sequences, so that other roles can do nothing else with them.
--- To set search_path would take longer than all the rest; without it, every name here has
--- a schema, and there are no operators.  Ticks of less than a millisecond are used for one.
+-- Setting search_path would take longer than all the rest.  Instead, every name here has a
+-- schema, and there are no operators.  Ticks of less than a millisecond are used for one.
 CREATE FUNCTION snowflake_sql.next_id()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -941,7 +942,7 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.next_id() IS
 'implementation of snowflake_nextval()';
 
--- The tag tells nothing apart: each word is used once, whatever the tag.
+-- Ids differ without the tag: each word is used once, whatever the tag.
 CREATE FUNCTION snowflake_sql.next_id_with_tag(tag integer)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
@@ -964,8 +965,8 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.next_id_with_tag(integer) IS
 'implementation of snowflake_nextval(tag)';
 
--- The word that this session took last is that of its last id, unless a call has failed
--- since.  It has no tag.
+-- The last word that this session took is that of its last id, unless a call has failed
+-- since.  A word has no tag.
 CREATE FUNCTION snowflake_sql.current_id()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -991,8 +992,8 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.current_id() IS
 'implementation of snowflake_currval()';
 
--- Have the next id be of a later tick than this one, which must be later than all that
--- were opened.  Behind the door.
+-- Make the next id use a later tick than this one, which must be later than all that were
+-- opened.  Call it behind the door.
 CREATE FUNCTION snowflake_sql.use_up(tick bigint, settings snowflake_sql.settings)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1009,7 +1010,7 @@ $$;
 REVOKE EXECUTE ON FUNCTION snowflake_sql.use_up(bigint, snowflake_sql.settings) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_sql.use_up(bigint, snowflake_sql.settings) IS
-'have ids begin above a tick';
+'make ids begin above a tick';
 
 CREATE FUNCTION snowflake_sql.advance(id bigint)
 RETURNS void
@@ -1065,9 +1066,9 @@ CREATE TABLE snowflake_sql.configuration (
 );
 
 COMMENT ON TABLE snowflake_sql.configuration IS
-'what snowflake_configure() was told, and when; the row with the greatest number is in force';
+'all settings from snowflake_configure(), and since when; the row with the greatest number is in force';
 COMMENT ON COLUMN snowflake_sql.configuration.number IS
-'also that of its sequences';
+'also the number of its sequences';
 COMMENT ON COLUMN snowflake_sql.configuration.first_tick IS
 'ids are of ticks from this one on';
 COMMENT ON COLUMN snowflake_sql.configuration.last_tick IS
@@ -1084,8 +1085,8 @@ CREATE TABLE snowflake_sql.lease (
 COMMENT ON TABLE snowflake_sql.lease IS
 'the lease of a worker id, in one row';
 
--- What is in these tables, and the sequences, are a part of dumps.  Only extensions
--- have to say so.
+-- Dumps include the rows of these tables, and the sequences.  Only an extension has to
+-- ask for that.
 DO $$
 BEGIN
 	PERFORM pg_catalog.pg_extension_config_dump('snowflake_sql.configuration'::pg_catalog.regclass, ''::pg_catalog.text);
@@ -1096,7 +1097,7 @@ END
 $$;
 
 -- The functions of the layout in force.  They do not belong to the extension, so that a
--- dump includes them, and the constants in them.
+-- dump includes them and their constants.
 CREATE FUNCTION snowflake_sql.create_functions(home regnamespace)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1182,7 +1183,7 @@ LANGUAGE sql STABLE PARALLEL SAFE
 RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 5);
 
 COMMENT ON FUNCTION @home@.snowflake_lane(bigint) IS
-'the lane of an id: high or low bits of its number within the tick';
+'the lane of an id: the high or low bits of its number within the tick';
 
 CREATE OR REPLACE FUNCTION @home@.snowflake_sequence(id bigint)
 RETURNS integer
@@ -1247,7 +1248,7 @@ RETURN id >= coalesce(snowflake_sql.first_from(lower_bound, (snowflake_sql.setti
 	AND id <= coalesce(snowflake_sql.last_before(upper_bound, (snowflake_sql.settings()).layout), 9223372036854775807);
 
 COMMENT ON FUNCTION @home@.snowflake_between(bigint, timestamptz, timestamptz) IS
-'whether an id was made in a range of time, the lower bound included; NULL: no bound';
+'whether an id was made at or after lower_bound and before upper_bound; NULL: no bound';
 
 CREATE OR REPLACE FUNCTION @home@.snowflake_layout(
 	OUT name text,
@@ -1287,7 +1288,7 @@ REVOKE EXECUTE ON FUNCTION snowflake_sql.create_functions(regnamespace) FROM PUB
 COMMENT ON FUNCTION snowflake_sql.create_functions(regnamespace) IS
 'create the functions of the layout in force';
 
--- Make the functions with the constants that follow from the settings.
+-- Create the functions whose constants follow from the settings.
 CREATE FUNCTION snowflake_sql.apply(settings snowflake_sql.settings)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1301,7 +1302,7 @@ LANGUAGE sql STABLE PARALLEL SAFE
 RETURN %1$L::snowflake_sql.settings;
 
 COMMENT ON FUNCTION snowflake_sql.settings() IS
-'what snowflake_configure() was told, as a constant';
+'the settings from snowflake_configure(), as a constant';
 
 CREATE OR REPLACE FUNCTION snowflake_sql.opened()
 RETURNS bigint
@@ -1309,7 +1310,7 @@ LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN pg_sequence_last_value('snowflake_sql.opened_%2$s'::regclass);
 
 COMMENT ON FUNCTION snowflake_sql.opened() IS
-'the prefix of the tick that ids are made in';
+'the prefix of the tick in which ids are made';
 
 CREATE OR REPLACE FUNCTION snowflake_sql.next_word()
 RETURNS bigint
@@ -1333,7 +1334,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 RETURN setval('snowflake_sql.word_%2$s'::regclass, word);
 
 COMMENT ON FUNCTION snowflake_sql.set_word(bigint) IS
-'go on with a word, which is taken';
+'take a word, and continue after it';
 
 CREATE OR REPLACE FUNCTION snowflake_sql.set_opened(prefix bigint)
 RETURNS bigint
@@ -1341,7 +1342,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 RETURN setval('snowflake_sql.opened_%2$s'::regclass, prefix);
 
 COMMENT ON FUNCTION snowflake_sql.set_opened(bigint) IS
-'have ids be made in a tick';
+'make ids in a tick from now on';
 $functions$, settings, settings.number);
 END
 $$;
@@ -1349,7 +1350,7 @@ $$;
 REVOKE EXECUTE ON FUNCTION snowflake_sql.apply(snowflake_sql.settings) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_sql.apply(snowflake_sql.settings) IS
-'make the functions with constants';
+'create the functions whose constants follow from the settings';
 
 -- The first tick that begins at an instant or later.
 CREATE FUNCTION snowflake_sql.first_tick_from(instant timestamptz, layout snowflake_sql.layout)
@@ -1368,16 +1369,16 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.first_tick_from(timestamptz, snowflake_sql.layout) IS
 'the first tick that begins at an instant or later';
 
--- Put settings into force.  A worker id of NULL is one to lease: until then no id can be
--- made.
+-- Put settings into force.  If the worker id is NULL, no ids can be made until one is
+-- leased.
 --
--- Ids increase across configurations, with one exception: after a clock that was far ahead
--- has carried ids along, another pair of worker and datacenter begins at the clock again,
--- as its ids differ.  The table notes how far each pair has come, so that it begins above
--- when it comes back.
+-- Ids increase across configurations, with one exception.  After a clock that was far
+-- ahead has carried ids along, another pair of worker and datacenter id begins at the clock
+-- again: its ids differ anyway.  The table keeps how far each pair has come, so that a pair
+-- that returns begins above its old ids.
 --
 -- The door stays locked until the transaction ends, so that only the new settings open
--- ticks.  Each configuration has sequences of its own: a statement that still has the old
+-- ticks.  Each configuration has sequences of its own.  A statement that still has the old
 -- settings uses words of the old tick, which are below the new start, until it comes to
 -- the door.
 CREATE FUNCTION snowflake_sql.configure(home regnamespace, new_layout text, new_worker_id integer,
@@ -1406,7 +1407,7 @@ BEGIN
 	THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'invalid settings for snowflake ids',
-			DETAIL = 'Layout, datacenter id, max_ahead and max_wait must be given, and the last two must not be negative.';
+			DETAIL = 'Layout, datacenter id, max_ahead and max_wait must be specified, and the last two must not be negative.';
 	END IF;
 	layout := snowflake_sql.read_layout(new_layout);
 	PERFORM snowflake_sql.check_value(new_datacenter_id, layout, 2);
@@ -1444,7 +1445,7 @@ BEGIN
 		opened_tick := snowflake_sql.opened() >> (snowflake_sql.settings()).timeline_bits;
 		UPDATE snowflake_sql.configuration SET last_tick = opened_tick WHERE number = previous.number;
 
-		-- the first tick above all ids, and above those that may be equal to new ones
+		-- the first tick above all ids, and above all ids that new ones could equal
 		SELECT max(above), coalesce(max(above) FILTER (WHERE old.text <> layout.text
 				OR lease_starts IS NULL AND new_worker_id = worker_id AND new_datacenter_id = datacenter_id), 0)
 		INTO wanted, needed
@@ -1453,14 +1454,14 @@ BEGIN
 		IF needed > furthest OR wanted > furthest AND new_worker_id IS NULL THEN
 			RAISE object_not_in_prerequisite_state USING
 				MESSAGE = 'snowflake ids of these settings would be too far ahead of the clock',
-				DETAIL = format('Greater ids than those of %s were made before. By the layout "%s" that is at %s.',
+				DETAIL = format('The clock says %s. In the layout "%s", ids that are greater than all old ones begin at %s.',
 					clock_timestamp(), layout.text,
 					snowflake_sql.tick_to_time(least(greatest(needed, wanted), layout.last_tick), layout)),
-				HINT = 'If layout or epoch are changed, ids of the new layout must be greater than those of the old one. If the clock had been far ahead, choose a worker id that was not used yet.';
+				HINT = 'If the layout or its epoch was changed, ids of the new layout must be greater than those of the old one. If the clock was far ahead, choose a worker id that has never been used.';
 		END IF;
 		IF wanted > furthest THEN
 			RAISE WARNING 'snowflake ids begin at the clock again'
-				USING DETAIL = 'Ids of other worker ids are further ahead.';
+				USING DETAIL = 'Ids with other worker ids are further ahead.';
 			wanted := needed;
 		END IF;
 	END IF;
@@ -1468,7 +1469,7 @@ BEGIN
 	IF first_tick >= layout.last_tick THEN
 		PERFORM snowflake_sql.refuse_tick(layout.last_tick + 1, settings, 0);
 	END IF;
-	-- the tick itself is used up at once, see there
+	-- use_up() uses up the tick itself
 	settings.start_tick := first_tick + 1;
 
 	EXECUTE format('CREATE SEQUENCE snowflake_sql.word_%1$s MINVALUE 0; CREATE SEQUENCE snowflake_sql.opened_%1$s MINVALUE 0',
@@ -1480,7 +1481,7 @@ BEGIN
 	VALUES (settings.number, layout.text, new_worker_id, new_datacenter_id, new_max_ahead, new_max_wait,
 		settings.start_tick);
 
-	-- older sequences, unless a transaction has used them that is not over
+	-- drop older sequences, except those that an open transaction has used
 	PERFORM set_config('lock_timeout', '1ms', true);
 	FOR old_sequence IN
 		SELECT oid::regclass FROM pg_class
@@ -1505,7 +1506,7 @@ COMMENT ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer
 'implementation of snowflake_configure()';
 
 -- A lease is a range of time in the ids; see the extension snowflake_registry.  A lease from
--- before the start of the server is not used, as a copy of the server has it, too.
+-- before the start of the server is not used, because a copy of the server has it, too.
 CREATE FUNCTION snowflake_sql.lease(home regnamespace, registry text, duration interval, holder text)
 RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1527,7 +1528,7 @@ BEGIN
 	END IF;
 	IF settings.is_leased IS NOT TRUE THEN
 		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'worker id for snowflake ids is not one to lease',
+			MESSAGE = 'worker id for snowflake ids is not leased',
 			HINT = 'Call snowflake_configure() with a worker id of NULL first.';
 	END IF;
 
@@ -1565,8 +1566,8 @@ REVOKE EXECUTE ON FUNCTION snowflake_sql.lease(regnamespace, text, interval, tex
 COMMENT ON FUNCTION snowflake_sql.lease(regnamespace, text, interval, text) IS
 'implementation of snowflake_lease()';
 
--- In this database or, if there is a connection string or the name of a foreign
--- server, by dblink.
+-- Run a query in this database or, given a connection string or the name of a foreign
+-- server, through dblink.
 CREATE FUNCTION snowflake_sql.ask_registry(registry text, query text,
 	OUT worker_id bigint,
 	OUT starts timestamptz,
@@ -1584,8 +1585,8 @@ BEGIN
 	SELECT extnamespace INTO place FROM pg_extension WHERE extname = 'dblink';
 	IF NOT FOUND THEN
 		RAISE undefined_object USING
-			MESSAGE = 'extension "dblink" is not there to reach the registry',
-			HINT = 'Call CREATE EXTENSION dblink, or create the registry in this database.';
+			MESSAGE = 'extension "dblink" is required to reach the registry',
+			HINT = 'Run CREATE EXTENSION dblink, or create the registry in this database.';
 	END IF;
 	EXECUTE format('SELECT * FROM %s.dblink($1, $2) AS answer (worker_id bigint, starts timestamptz, ends timestamptz)', place)
 	INTO worker_id, starts, ends USING registry, query;
@@ -1598,7 +1599,7 @@ COMMENT ON FUNCTION snowflake_sql.ask_registry(text, text) IS
 'ask a registry for a lease';
 
 --
--- What users call, but for the functions that snowflake_configure() creates
+-- Functions for users, except those that snowflake_configure() creates
 --
 
 CREATE FUNCTION snowflake_decode(id bigint, layout text)
@@ -1665,7 +1666,7 @@ RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 7);
 COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
 'the tag of an id, in the given layout';
 
--- The names are others than those of the next function, so that a call by name finds
+-- The parameter names differ from those of the next function, so that a call by name finds
 -- that one.  Parameters without names would not survive a dump.
 CREATE FUNCTION snowflake_compose(of_time timestamptz, of_datacenter integer, of_worker integer, of_timeline integer,
 	of_lane integer, of_sequence integer, of_tag integer, layout text)
@@ -1726,7 +1727,7 @@ RETURN id >= coalesce(snowflake_sql.first_from(lower_bound, snowflake_sql.read_l
 	AND id <= coalesce(snowflake_sql.last_before(upper_bound, snowflake_sql.read_layout(layout)), 9223372036854775807);
 
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
-'whether an id of the given layout was made in a range of time, the lower bound included; NULL: no bound';
+'whether an id of the given layout was made at or after lower_bound and before upper_bound; NULL: no bound';
 
 CREATE FUNCTION snowflake_layout(layout text,
 	OUT name text,
@@ -1757,7 +1758,7 @@ END;
 COMMENT ON FUNCTION snowflake_capacity(text) IS
 'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
 
--- The functions are created where this one's neighbours are.
+-- It creates functions in the schema that the other functions for users are in.
 CREATE FUNCTION snowflake_configure(layout text,
 	worker_id integer,
 	datacenter_id integer DEFAULT 0,
@@ -1774,7 +1775,7 @@ END;
 REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) IS
-'say how ids are to be made: by which layout, with which worker id (NULL: one that snowflake_lease() leases), how far they may be ahead of the clock, and how long a call waits then';
+'set how ids are made: the layout, the worker id (NULL: one that snowflake_lease() leases), how far ids may be ahead of the clock, and how long a call waits if they would be further ahead';
 
 CREATE FUNCTION snowflake_lease(registry text DEFAULT NULL,
 	duration interval DEFAULT '1 minute',
@@ -1789,7 +1790,7 @@ END;
 REVOKE EXECUTE ON FUNCTION snowflake_lease(text, interval, text) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_lease(text, interval, text) IS
-'lease a worker id from a registry (NULL: in this database), or renew the lease; returns its end, or NULL if there is none';
+'lease a worker id from a registry (NULL: in this database), or renew the lease; returns its end, or NULL if no worker id is free';
 
 CREATE FUNCTION snowflake_advance(id bigint)
 RETURNS void

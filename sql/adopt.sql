@@ -1,6 +1,6 @@
 \set SHOW_CONTEXT never
 
--- What becomes of a column
+-- What happens to a column
 CREATE FUNCTION look(relation regclass, attribute name DEFAULT 'id', OUT type regtype, OUT "default" text, OUT identity text, OUT not_null boolean, OUT new_id boolean)
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -9,16 +9,16 @@ BEGIN
 	EXECUTE format('INSERT INTO %s DEFAULT VALUES RETURNING abs(extract(epoch FROM snowflake_timestamp(%I) - clock_timestamp())) < 10', relation, attribute) INTO new_id;
 END $$;
 
--- bigserial and bigint identity: nothing is rewritten, and the rows stay
+-- bigserial and bigint identity: no file is rewritten, and the rows stay
 CREATE TABLE big (id bigserial PRIMARY KEY, v int);
 INSERT INTO big (v) SELECT generate_series(1, 100);
 SELECT pg_relation_filenode('big') AS file \gset
 CALL snowflake_adopt('big', 'id');
 SELECT * FROM look('big');
 SELECT pg_relation_filenode('big') = :file AS not_rewritten, count(*), count(*) FILTER (WHERE id <= 100) AS old FROM big;
--- again: nothing changes
+-- adopting again changes nothing
 CALL snowflake_adopt('big', 'id');
--- the sequence stays, for a way back, also when the table goes
+-- the sequence stays, as a way back, even if the table is dropped
 DROP TABLE big;
 SELECT nextval('big_id_seq');
 DROP SEQUENCE big_id_seq;
@@ -30,7 +30,7 @@ SELECT * FROM look('always');
 SELECT to_regclass('always_id_seq') IS NULL AS sequence_is_gone;
 DROP TABLE always;
 
--- serial, smallserial, and plain integers of any kind: a bigint
+-- serial, smallserial, and plain integers of any kind become bigint
 CREATE TABLE small (id smallserial PRIMARY KEY);
 INSERT INTO small SELECT FROM generate_series(1, 10);
 CREATE TABLE usual (id serial PRIMARY KEY, note text DEFAULT 'x');
@@ -72,7 +72,7 @@ INSERT INTO people (boss) SELECT id FROM people WHERE boss = 1 LIMIT 1 RETURNING
 CALL snowflake_adopt('teams', 'lead');
 DROP TABLE members, teams, people, pairs;
 
--- Views on the column itself; if its type stays they do not matter
+-- Views of the column itself; they matter only if its type changes
 CREATE TABLE viewed (id serial PRIMARY KEY);
 CREATE VIEW "A view" AS SELECT id FROM viewed;
 CALL snowflake_adopt('viewed', 'id');
@@ -85,7 +85,7 @@ CALL snowflake_adopt('viewed', 'id');
 SELECT * FROM look('viewed');
 DROP TABLE viewed CASCADE;
 
--- Inheritance and partitions: all of it, from the top
+-- Inheritance and partitions: all tables, from the top
 CREATE TABLE parent (id serial, v int);
 CREATE TABLE child (extra int) INHERITS (parent);
 CREATE TABLE child_of_child (UNIQUE (id)) INHERITS (child);
@@ -108,8 +108,8 @@ CREATE TABLE keyed (id serial) PARTITION BY HASH (id);
 CALL snowflake_adopt('keyed', 'id');
 DROP TABLE keyed;
 
--- New ids are above the largest that is there, also if it is a fresh id of
--- another server; one from the future is refused before anything changes
+-- New ids are above the largest existing one, even if that is a fresh id of another
+-- server; an id from the future is refused before anything changes
 CREATE TABLE imported (id bigint PRIMARY KEY);
 INSERT INTO imported SELECT snowflake_first_from(clock_timestamp() + interval '900 ms');
 SELECT max(id) AS largest FROM imported \gset
@@ -126,7 +126,7 @@ CALL snowflake_adopt('imported', 'id');
 SELECT last_value < snowflake_from_timestamp('2089-01-01') AS mark_stays FROM snowflake_internal.mark;
 DROP TABLE imported;
 
--- ids that are ahead of the clock as far as new ones
+-- ids that are as far ahead of the clock as new ones may be
 CREATE TABLE borrowed (id bigint);
 SELECT count(*) FROM generate_series(1, 60) AS i, snowflake_reserve(1000000 - i) WHERE last_id < 0;
 INSERT INTO borrowed SELECT snowflake_nextval();
@@ -137,8 +137,8 @@ INSERT INTO borrowed DEFAULT VALUES;
 SELECT count(*), count(DISTINCT id) FROM borrowed;
 DROP TABLE borrowed;
 
--- A default that is ours already, on a column that is too narrow; and one that
--- only looks like it
+-- A snowflake default on a column that is too narrow, and a default that only looks
+-- like one
 CREATE TABLE half_done (id int DEFAULT snowflake_nextval());
 CREATE SEQUENCE another;
 CREATE TABLE nearly (id bigint DEFAULT coalesce(nextval('another'), snowflake_nextval()), other bigint DEFAULT snowflake_nextval(7));
@@ -152,8 +152,8 @@ SELECT r AS relation, l.* FROM unnest(ARRAY['half_done', 'nearly']::regclass[]) 
 DROP TABLE half_done, nearly;
 DROP SEQUENCE another;
 
--- References that are hard to see, and types that cannot be changed: nothing
--- changes, and dry_run says the same
+-- References that are hard to detect, and types that cannot be changed: nothing
+-- changes, and dry_run reports the same
 CREATE DOMAIN number AS int;
 CREATE DOMAIN positive_number AS number CHECK (VALUE > 0);
 CREATE TABLE target (id serial PRIMARY KEY);
@@ -188,7 +188,7 @@ CREATE TABLE second_parent (id int);
 CREATE TABLE of_both () INHERITS (first_parent, second_parent);
 CALL snowflake_adopt('first_parent', 'id', dry_run => true);
 DROP TABLE first_parent, second_parent, of_both;
--- a table that inherits, and refers to another
+-- a table that inherits, and refers to another one
 CREATE TABLE other (id int PRIMARY KEY);
 CREATE TABLE top (id serial);
 CREATE TABLE bottom (FOREIGN KEY (id) REFERENCES other) INHERITS (top);
@@ -204,13 +204,13 @@ CALL snowflake_adopt('top', 'id');
 SELECT * FROM look('bottom');
 DROP TABLE top CASCADE;
 
--- All that is locked is said before, also where no type changes
+-- All locks are announced in advance, even if no type changes
 CREATE TABLE target (id serial PRIMARY KEY);
 CREATE TABLE wide (p bigint REFERENCES target);
 CALL snowflake_adopt('target', 'id', dry_run => true);
 DROP TABLE wide, target;
 
--- The caller's search_path is for the caller's code
+-- The caller's search_path is for the caller's code only
 CREATE SCHEMA helpers;
 CREATE TABLE helpers.log (tag text);
 CREATE FUNCTION helpers.note() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO log VALUES (tg_tag); END $$;
@@ -242,7 +242,7 @@ RESET ROLE;
 DROP TABLE hidden;
 DROP ROLE regress_adopter;
 
--- In a transaction that fails, all is as it was
+-- A transaction that fails leaves everything as it was
 CREATE TABLE undone (id serial PRIMARY KEY);
 BEGIN;
 \set VERBOSITY terse
@@ -261,7 +261,7 @@ SELECT setval('undone_id_seq', max(id)) = max(id) AS set FROM undone;
 INSERT INTO undone DEFAULT VALUES RETURNING id = 2 AS next;
 DROP TABLE undone;
 
--- What cannot be adopted
+-- Columns that cannot be adopted
 CREATE TABLE odds (a text, b numeric, c int GENERATED ALWAYS AS (length(a)) STORED, d int);
 CREATE VIEW odds_view AS SELECT d FROM odds;
 CALL snowflake_adopt('odds', 'a');
@@ -277,7 +277,7 @@ BEGIN ISOLATION LEVEL REPEATABLE READ;
 CALL snowflake_adopt('odds', 'd');
 ROLLBACK;
 DROP VIEW odds_view;
--- who does not own the table may not, and the owner needs no other right
+-- only the owner of the table may, and needs no other privilege
 CREATE ROLE regress_adopter;
 SET ROLE regress_adopter;
 CALL snowflake_adopt('odds', 'd');
@@ -307,7 +307,7 @@ CREATE TABLE public.visitors (person int REFERENCES people);
 CALL snowflake_adopt_all('whole', dry_run => true);
 SELECT count(*) FROM pg_attribute WHERE attrelid IN ('people'::regclass, 'teams'::regclass) AND atttypid = 'bigint'::regtype AND attnum > 0;
 
--- what inherits changes with its parent, and what refers to that follows
+-- tables that inherit change with their parents, and references to them follow
 BEGIN;
 CREATE TABLE heirs (boss int REFERENCES people) INHERITS (teams);
 CREATE TABLE heirs_of_heirs (FOREIGN KEY (lead) REFERENCES people, UNIQUE (lead)) INHERITS (heirs);
@@ -320,7 +320,7 @@ WHERE attrelid IN ('heirs'::regclass, 'heirs_of_heirs'::regclass, 'followers'::r
 	AND attnum > 0 ORDER BY attrelid, attnum;
 ROLLBACK;
 
--- what stands in the way is told at once, and nothing is changed
+-- obstacles are reported at once, and nothing is changed
 CREATE VIEW of_people AS SELECT boss FROM people;
 CREATE TABLE shared (id serial PRIMARY KEY REFERENCES people);
 CALL snowflake_adopt_all('whole', dry_run => true);
@@ -331,7 +331,7 @@ CALL snowflake_adopt_all('nowhere');
 DROP VIEW of_people;
 DROP TABLE shared;
 
--- in one transaction, and taken back
+-- in one transaction, which is rolled back
 SET client_min_messages = warning;
 BEGIN;
 CALL snowflake_adopt_all('whole');
@@ -348,7 +348,7 @@ END $$;
 SELECT adopt_whole();
 DROP FUNCTION adopt_whole;
 
--- in a transaction for each step; sequences go if that is wanted
+-- in a transaction for each step; sequences are dropped on request
 INSERT INTO people VALUES (DEFAULT, NULL), (DEFAULT, 1);
 INSERT INTO teams VALUES (2), (1);
 INSERT INTO members VALUES (1, 1), (2, 1);
@@ -370,7 +370,7 @@ RESET search_path;
 DROP SCHEMA whole CASCADE;
 DROP TABLE visitors;
 
--- The sequence goes only if nothing else needs it
+-- The sequence is dropped only if nothing else needs it
 CREATE TABLE lent (id bigserial PRIMARY KEY);
 CREATE TABLE borrowing (id bigint DEFAULT nextval('lent_id_seq'));
 CALL snowflake_adopt('lent', 'id', drop_sequence => true);
@@ -381,7 +381,7 @@ CALL snowflake_adopt('lent', 'id', drop_sequence => true);
 SELECT to_regclass('lent_id_seq');
 DROP TABLE lent;
 
--- Temporary tables have names that may mean others
+-- Temporary tables have names that may belong to others, too
 CREATE TEMP TABLE fleeting (id serial PRIMARY KEY);
 CREATE TABLE lasting (id serial PRIMARY KEY);
 CREATE TEMP TABLE fleeting_child () INHERITS (lasting);

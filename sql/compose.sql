@@ -1,6 +1,6 @@
 \set SHOW_CONTEXT never
 
--- All but the timestamp are optional
+-- All arguments but the timestamp are optional
 SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00') AS id, snowflake_decode(id) AS d;
 SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', 0, 31, 3, 7, 4095) AS id, snowflake_decode(id) AS d;
 SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', lane => 5) AS id, snowflake_decode(id) AS d;
@@ -14,7 +14,7 @@ SELECT snowflake_compose(generated_at => '2022-06-28 16:07:40.105+00', datacente
 	timeline => 0, lane => 0, sequence => 0, tag => 0, layout => 'twitter');
 SELECT snowflake_compose('2022-06-28 16:07:40.105+00', 'twitter');
 
--- A timestamp within a tick counts for the tick
+-- Any timestamp within a tick gives the id of the tick
 SELECT snowflake_timestamp(snowflake_compose('2026-01-01 00:00:00.999999+00'));
 SELECT snowflake_timestamp(snowflake_compose('2026-01-01 00:00:01.999999+00', 'snowflake tick:1s'), 'snowflake tick:1s');
 
@@ -51,10 +51,10 @@ SELECT snowflake_compose('infinity', 'time:62');
 SELECT snowflake_compose('294276-12-31 23:00+00', 'time:41 tick:1us epoch:0');
 \echo :LAST_ERROR_SQLSTATE
 
--- NULL stands for a field that the layout lacks, as in what decode returns
+-- NULL stands for a field that the layout lacks, as in the result of decoding
 SELECT snowflake_compose(generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag, 'leaf')
 FROM snowflake_decode(1116766490855473152, 'leaf');
--- any other NULL is unknown
+-- any other NULL makes the result NULL
 SELECT snowflake_compose(NULL) IS NULL AS no_time,
 	snowflake_compose(now(), worker_id => NULL) IS NULL AS no_worker,
 	snowflake_compose(now(), 0, 0, 0, 0, 0, 0, NULL) IS NULL AS no_layout,

@@ -1,6 +1,6 @@
 \set SHOW_CONTEXT never
 
--- Every way to call it
+-- All ways to call it
 CREATE TABLE t (id bigint);
 INSERT INTO t VALUES (1541815603606036480), (NULL);
 SELECT snowflake_decode(id, 'twitter') FROM t;
@@ -14,7 +14,7 @@ SELECT snowflake_timestamp(id, 'twitter'), snowflake_datacenter_id(id, 'twitter'
 	snowflake_tag(id, 'twitter') AS tag
 FROM t;
 
--- A field that is there with the value 0 is not one that is lacking
+-- A field with the value 0 differs from a missing field
 SELECT * FROM snowflake_decode(0, 'snowflake');
 SELECT * FROM snowflake_decode(0, 'time:40 tag:3 datacenter:3 worker:3 lane:3 sequence:3 timeline:3');
 SELECT * FROM snowflake_decode(1, 'time:62');
@@ -34,7 +34,7 @@ SELECT bool_and(snowflake_decode(id) = snowflake_decode(id, 'snowflake')) AS dec
 	bool_and(snowflake_tag(id) IS NULL) AS no_tag
 FROM ids;
 
--- A call site whose layout changes from row to row
+-- A call whose layout changes from row to row
 SELECT l, snowflake_worker_id(1541815603606036480, l) AS worker
 FROM unnest('{twitter,leaf,leaf,twitter,instagram,mastodon,NULL,twitter}'::text[]) AS l;
 
@@ -44,7 +44,7 @@ SELECT snowflake_decode(-1, 'twitter');
 SELECT snowflake_timestamp(-9223372036854775808, 'twitter');
 SELECT snowflake_decode(9007199254740992, 'js53');
 SELECT snowflake_decode(-1);
--- the last tick that timestamptz can show, and the first that it cannot
+-- the last tick that timestamptz can represent, and the first that it cannot
 SELECT snowflake_decode(largest, 'time:62') FROM (SELECT snowflake_compose(last_instant, 0, 0, 0, 0, 0, 0, 'time:62') AS largest FROM snowflake_capacity('time:62')) AS c;
 SELECT snowflake_decode(largest + 1, 'time:62') FROM (SELECT snowflake_compose(last_instant, 0, 0, 0, 0, 0, 0, 'time:62') AS largest FROM snowflake_capacity('time:62')) AS c;
 SELECT snowflake_decode(1, 'nonesuch');
@@ -56,19 +56,20 @@ SELECT format('%s', snowflake_decode(NULL)) = '' AS nothing;
 
 -- An expression index needs the form that is IMMUTABLE
 CREATE INDEX ON t (snowflake_timestamp(id, 'twitter'));
--- 19 shows where
+-- 19 shows the position
 \set VERBOSITY sqlstate
 CREATE INDEX ON t (snowflake_timestamp(id));
 \set VERBOSITY default
 DROP TABLE t;
 
--- Labels: what works on a layout alone is IMMUTABLE with it, and the rest is STABLE
+-- Labels: functions of a layout alone are IMMUTABLE if it is an argument, and otherwise
+-- STABLE
 SELECT proname, pronargs, provolatile, proisstrict, proparallel, prorettype::regtype
 FROM pg_depend AS d JOIN pg_proc AS p ON d.objid = p.oid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
 ORDER BY proname COLLATE "C", pronargs, proargtypes;
--- and all that users see is explained
+-- and all functions for users have comments
 SELECT p.oid::regprocedure AS uncommented
 FROM pg_depend AS d JOIN pg_proc AS p ON d.objid = p.oid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'

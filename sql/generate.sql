@@ -1,6 +1,6 @@
 \set SHOW_CONTEXT never
 
--- Nothing was made yet in a new session
+-- No id yet in a new session
 SELECT snowflake_currval();
 \echo :LAST_ERROR_SQLSTATE
 
@@ -9,7 +9,7 @@ SELECT snowflake_currval() = :id AS currval;
 SELECT snowflake_nextval() > :id AS greater;
 SELECT snowflake_currval() > :id AS currval_follows;
 
--- An id is positive, and its fields say where it comes from
+-- An id is positive, and its fields show where it comes from
 SELECT id > 0 AS positive, generated_at, datacenter_id, worker_id,
 	timeline = (SELECT timeline_id FROM pg_control_checkpoint()) & 3 AS timeline,
 	lane BETWEEN 0 AND 7 AS lane, sequence BETWEEN 0 AND 4095 AS sequence, tag
@@ -18,18 +18,18 @@ FROM (SELECT snowflake_nextval() AS id) AS n,
 				generated_at BETWEEN date_trunc('milliseconds', now()) AND clock_timestamp() AS generated_at
 			 FROM snowflake_decode(id)) AS d;
 
--- Ids of a statement increase, in the order in which they are made
+-- Ids of a statement increase in the order in which they are made
 SELECT count(*), count(DISTINCT id), bool_and(id > previous) AS increasing
 FROM (SELECT id, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previous
 	  FROM (SELECT i, snowflake_nextval() AS id FROM generate_series(1, 100000) AS i) AS made) AS pairs;
 
--- The time is the clock's; after a burst ids may be a tick ahead
+-- The time is that of the clock; after a burst ids may be a tick ahead
 SELECT count(*) AS made, count(*) FILTER (WHERE snowflake_timestamp(id) > after + interval '1 ms' OR
 	snowflake_timestamp(id) < before - interval '1 ms') AS wrong
 FROM (SELECT clock_timestamp() AS before, snowflake_nextval() AS id, clock_timestamp() AS after
 	  FROM generate_series(1, 10000) OFFSET 0) AS made;
 
--- Read-only transactions, and those that roll back
+-- Read-only transactions, and transactions that roll back
 BEGIN READ ONLY;
 SELECT snowflake_nextval() AS id \gset
 SELECT pg_current_xact_id_if_assigned() IS NULL AS no_xid;
@@ -48,8 +48,8 @@ SELECT snowflake_nextval(1);
 SELECT snowflake_nextval(NULL);
 SELECT snowflake_nextval('x');
 
--- Behind a pooler, the next client does not see the last id; but nothing is
--- forgotten that keeps ids apart
+-- Behind a pooler, the next client does not see the last id; but the session remembers
+-- what keeps ids apart
 SELECT snowflake_nextval() AS id \gset
 DISCARD PLANS;
 SELECT snowflake_currval() = :id AS currval;
@@ -91,13 +91,14 @@ FETCH 2 FROM c;
 FETCH 2 FROM c;
 COMMIT;
 
--- Extensions can go and come back; ids go on
+-- The extension can be dropped and created again; ids continue
 SELECT snowflake_nextval() AS id \gset
 DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
 SELECT snowflake_nextval() > :id AS greater;
 
--- It can live in any schema, also one that is not on the path, and stays there
+-- The extension can be in any schema, even one that is not in the search_path, and
+-- stays there
 CREATE SCHEMA "Odd ids";
 DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake SCHEMA "Odd ids";

@@ -1,4 +1,4 @@
--- the presets, as the design gives them
+-- the presets, as designed
 SELECT p AS preset, c.*
 FROM unnest('{snowflake,twitter,leaf,discord,instagram,sonyflake,
 	uid-generator,cosid,mastodon,pgedge,pgactive,js53}'::text[]) AS p,
@@ -10,7 +10,7 @@ SELECT snowflake_capacity() = snowflake_capacity('snowflake') AS in_force;
 SELECT array_agg(l) = (SELECT array_agg(s) FROM snowflake_layout('snowflake') AS s) AS in_force
 FROM snowflake_layout() AS l;
 
--- words in any case, blanks of any kind, tick and epoch anywhere after time
+-- words in any case, any white space, tick and epoch anywhere after time
 SELECT (snowflake_capacity(l)).layout
 FROM unnest(ARRAY[
 	'time:41',
@@ -22,7 +22,7 @@ FROM unnest(ARRAY[
 	'time:62 tag:1',
 	'time:41 sequence:12 tick:1000us epoch:2020-01-01T00:00:00.123456Z']) AS l;
 
--- epochs: an instant is the same however it is written
+-- epochs: the same instant in any notation
 SELECT e, (snowflake_capacity('time:41 epoch:' || e)).first_instant
 FROM unnest(ARRAY[
 	'0',
@@ -35,7 +35,7 @@ FROM unnest(ARRAY[
 	'2026-01-01T05:30:00.5+0530',
 	'1969-12-31T16:00:00-08:00']) AS e;
 
--- and it does not depend on how the session writes dates
+-- and regardless of how the session writes dates
 BEGIN;
 SET LOCAL DateStyle = 'SQL, DMY';
 SET LOCAL TimeZone = 'Asia/Kolkata';
@@ -48,7 +48,7 @@ SET LOCAL TimeZone = '<Z>5';
 SELECT (snowflake_capacity('time:41 epoch:2026-02-03T04:05:06Z')).layout;
 ROLLBACK;
 
--- what follows a preset overrides it in place, a field of its own goes below
+-- words after a preset override its fields in place; new fields are added below
 SELECT (snowflake_capacity(l)).layout
 FROM unnest(ARRAY[
 	'twitter epoch:1420041600000',
@@ -59,20 +59,20 @@ FROM unnest(ARRAY[
 	'js53 tick:10ms']) AS l;
 SELECT * FROM snowflake_layout('snowflake sequence:8 tag:4 timeline:0');
 
--- a layout in full reads back as itself
+-- the text of a layout, given as a layout, results in the same one
 SELECT bool_and(c = snowflake_capacity(c.layout)) AS same
 FROM unnest('{snowflake,sonyflake,uid-generator,mastodon,
 	time:62 epoch:-210000000000000,time:41 tick:7us}'::text[]) AS p,
 	snowflake_capacity(p) AS c;
 
--- lanes that exist, and ids per second, are what the server can do
+-- lanes and ids per second are limited to what the server can do
 SELECT lanes, ids_per_second FROM snowflake_capacity('time:32 lane:31');
 SELECT lanes, ids_per_second FROM snowflake_capacity('time:26 lane:6 sequence:31 tick:1us');
 SELECT workers FROM snowflake_capacity('time:1 datacenter:31 worker:31');
 -- timestamptz ends before the time field does
 SELECT last_instant FROM snowflake_capacity('time:62');
 
--- errors teach
+-- errors explain what is wrong
 SELECT snowflake_layout('');
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowflake_layout('   ');

@@ -1,10 +1,10 @@
 \set SHOW_CONTEXT never
 
--- Mark and guard cover every id that is made, and what is written is equal
+-- Mark and guard cover every id that is made, and both have the same value
 SELECT snowflake_nextval() AS id \gset
 SELECT m.last_value >= :id AS covered, m.last_value = g.bound AS equal, m.is_called, m.log_cnt, g.exempt, g.others
 FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g;
--- by a reservation of 2 s, up to the first id of a tick
+-- a reservation of 2 s, up to the first id of a tick
 SELECT snowflake_timestamp(last_value) - snowflake_timestamp(:id) BETWEEN interval '0' AND interval '2.01 s' AS reservation,
 	snowflake_worker_id(last_value + 1) AS worker_id, snowflake_lane(last_value + 1) AS lane,
 	snowflake_sequence(last_value + 1) AS sequence
@@ -16,15 +16,15 @@ SELECT pg_sleep(0.1);
 SELECT b.last_value = m.last_value AS unchanged FROM before AS b, snowflake_internal.mark AS m;
 DROP TABLE before;
 
--- It is not transactional
+-- The mark is not transactional
 BEGIN;
 SELECT snowflake_advance(:id + (3::bigint << 22));
 ROLLBACK;
 SELECT last_value >= :id + (3::bigint << 22) AS stays FROM snowflake_internal.mark;
 SELECT snowflake_nextval() > :id + (3::bigint << 22) AS above;
 
--- Advance: new ids are greater, at once, also in a transaction that is not
--- over and in a cursor that is open
+-- Advance: new ids are greater, at once, even in the same transaction and in an open
+-- cursor
 SELECT snowflake_nextval() AS id \gset
 BEGIN;
 DECLARE c CURSOR FOR SELECT snowflake_nextval() > :id + (1500::bigint << 22) AS above FROM generate_series(1, 4);
@@ -32,15 +32,15 @@ FETCH 2 FROM c;
 SELECT snowflake_advance(:id + (1500::bigint << 22));
 FETCH 2 FROM c;
 COMMIT;
--- an id that is behind changes nothing
+-- an id below the mark changes nothing
 SELECT snowflake_advance(1);
 SELECT snowflake_nextval() > :id + (1500::bigint << 22) AS above;
 SELECT snowflake_advance(NULL);
--- what is no id of the layout
+-- numbers that are not ids of the layout
 SELECT snowflake_advance(-1);
 \echo :LAST_ERROR_SQLSTATE
 
--- nor are ids carried off beyond the clock and max_ahead, but by a superuser who says so
+-- only a superuser can force an advance beyond the clock and max_ahead
 SELECT snowflake_nextval() AS id \gset
 \set VERBOSITY terse
 SELECT snowflake_advance(:id + (3600000::bigint << 22));
@@ -58,7 +58,7 @@ DROP ROLE regress_snowflake_owner;
 \set VERBOSITY default
 SELECT snowflake_nextval() < :id + (3600000::bigint << 22) AS below;
 
--- The mark set too low is put right
+-- A mark that was set too low is corrected
 SELECT pg_sleep(2);
 \pset format unaligned
 SELECT snowflake_nextval() AS id \gset
@@ -66,20 +66,20 @@ SELECT setval('snowflake_internal.mark', 5);
 SELECT snowflake_advance(:id);
 SELECT m.last_value >= :id AS covered, m.last_value = g.bound AS equal
 FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g;
--- so it is if the sequence starts again
+-- and so is a sequence that was restarted
 SELECT snowflake_nextval() AS id \gset
 ALTER SEQUENCE snowflake_internal.mark RESTART;
 SELECT snowflake_advance(:id);
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 \pset format aligned
 
--- Set ahead within max_ahead, it is adopted by the next move of the limit
+-- Set ahead within max_ahead, the mark takes effect when the limit moves next
 SELECT snowflake_nextval() AS id \gset
 SELECT setval('snowflake_internal.mark', :id + (2500::bigint << 22)) = :id + (2500::bigint << 22) AS set;
 SELECT pg_sleep(2.1);
 SELECT snowflake_nextval() > :id + (2500::bigint << 22) AS adopted;
 
--- Set too high, it stops ids when the reservation is used up, until it is put right
+-- Set too high, it stops ids when the reservation is used up, until it is corrected
 SELECT pg_sleep(3);
 SELECT snowflake_nextval() AS id \gset
 SELECT setval('snowflake_internal.mark', 9223372036854775807);
@@ -88,7 +88,7 @@ SELECT pg_sleep(3);
 SELECT snowflake_nextval();
 SELECT setval('snowflake_internal.mark', :id + (3600000::bigint << 22)) = :id + (3600000::bigint << 22) AS set;
 SELECT snowflake_nextval();
--- an advance by what is allowed does not take it for true, either
+-- an advance within limits does not trust it, either
 SELECT snowflake_advance(:id + (4000::bigint << 22));
 SELECT bound < :id + (3600000::bigint << 22) AS kept FROM snowflake_internal.guard;
 SELECT setval('snowflake_internal.mark', 0);
@@ -107,7 +107,7 @@ SELECT count(*), min(bound) = :mark AS kept FROM snowflake_internal.guard;
 SELECT snowflake_nextval() > :id AS above;
 VACUUM (FULL, FREEZE) snowflake_internal.guard;
 SELECT count(*), min(bound) >= :mark AS kept FROM snowflake_internal.guard;
--- without its row there are no ids
+-- without the guard's row, no ids are made
 SELECT snowflake_nextval() AS id \gset
 BEGIN;
 REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA;
@@ -120,7 +120,8 @@ DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
 SELECT snowflake_nextval() > :id AS above;
 
--- A savepoint of the transaction that creates the extension might take back its change
+-- A savepoint in the transaction that creates the extension could undo the change of
+-- the mark
 SELECT snowflake_nextval() AS id \gset
 DROP EXTENSION snowflake;
 BEGIN;
@@ -133,7 +134,7 @@ ROLLBACK TO rewrite;
 SELECT snowflake_nextval() > :id AS above;
 COMMIT;
 
--- In the transaction that alters it, its change might be taken back
+-- A transaction that alters the mark could undo a change of it
 SELECT snowflake_nextval() AS id \gset
 BEGIN;
 ALTER SEQUENCE snowflake_internal.mark RESTART WITH 7;
@@ -143,7 +144,8 @@ BEGIN;
 REFRESH MATERIALIZED VIEW snowflake_internal.guard;
 SELECT snowflake_advance(:id);
 ROLLBACK;
--- also if its row in pg_extension is of this transaction, as if it was created there
+-- even if the row in pg_extension comes from this transaction, as if the extension were
+-- created in it
 BEGIN;
 ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.mark;
 ALTER EXTENSION snowflake ADD SEQUENCE snowflake_internal.mark;
@@ -154,7 +156,7 @@ ROLLBACK;
 SELECT snowflake_advance(:id);
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 
--- It must be permanent, and the guard of a kind that we know
+-- The mark must be permanent, and the guard of a known kind
 \set VERBOSITY default
 SELECT snowflake_nextval() AS id \gset
 ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED;
@@ -169,7 +171,7 @@ ALTER MATERIALIZED VIEW snowflake_internal.guard SET ACCESS METHOD heap;
 DROP ACCESS METHOD other_heap;
 SELECT snowflake_advance(:id);
 
--- It must be there
+-- The mark must exist
 SELECT snowflake_nextval() AS id \gset
 DROP SEQUENCE snowflake_internal.mark;
 DROP MATERIALIZED VIEW snowflake_internal.guard;
@@ -177,14 +179,14 @@ ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.mark;
 DROP SEQUENCE snowflake_internal.mark;
 SELECT snowflake_advance(:id);
 \echo :LAST_ERROR_SQLSTATE
--- another one in its place will do, as there is the guard
+-- another sequence in its place will do, as the guard still exists
 CREATE SEQUENCE snowflake_internal.mark MINVALUE 0 START 0;
 ALTER EXTENSION snowflake ADD SEQUENCE snowflake_internal.mark;
 SELECT snowflake_advance(:id);
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 
--- Dropped and created in one transaction: if that fails, the old one is back.
--- So there is no new id before it is over, whatever comes of it.
+-- Dropped and created in one transaction: if that fails, the old extension is back.  So
+-- no ids are made before it ends, either way.
 SELECT snowflake_nextval() AS id \gset
 BEGIN;
 DROP EXTENSION snowflake;
@@ -204,8 +206,8 @@ COMMIT;
 SELECT snowflake_nextval() > :id AS above;
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 
--- A migration that creates the extension and fills a table, and one that fails
--- (with no more ids than leave it all of max_ahead, of which a rollback takes 2 s)
+-- A migration that creates the extension and fills a table, and one that fails (with
+-- few enough ids to leave all of max_ahead, of which a rollback takes 2 s)
 DROP EXTENSION snowflake;
 BEGIN;
 CREATE EXTENSION snowflake;
@@ -221,8 +223,8 @@ COMMIT;
 SELECT snowflake_nextval() > max(id) AS above FROM migrated;
 DROP TABLE migrated;
 
--- Created, dropped and created in one transaction: a savepoint could bring the
--- first one back
+-- Created, dropped and created in one transaction: a savepoint could bring the first
+-- extension back
 DROP EXTENSION snowflake;
 BEGIN;
 CREATE EXTENSION snowflake;
@@ -235,7 +237,7 @@ ROLLBACK TO s;
 SELECT snowflake_nextval() > :id AS above;
 COMMIT;
 
--- What clears sequences leaves it alone
+-- Commands that reset sequences leave the mark alone
 SELECT snowflake_nextval() AS id \gset
 CREATE TABLE cleared (id bigint DEFAULT snowflake_nextval(), n serial);
 TRUNCATE cleared RESTART IDENTITY;
@@ -244,7 +246,7 @@ SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 INSERT INTO cleared DEFAULT VALUES RETURNING id > :id AS above, n;
 DROP TABLE cleared;
 
--- Who may do what
+-- Privileges
 \set VERBOSITY sqlstate
 CREATE ROLE regress_snowflake_user;
 SET ROLE regress_snowflake_user;
@@ -259,8 +261,8 @@ SELECT snowflake_internal.current_guard();
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 
--- There is nothing to reset, and if there were it would need another worker id,
--- also if the mark came with a dump
+-- A reset is not needed, and if it were, it would require another worker id, even if the
+-- mark came from a dump
 \set VERBOSITY terse
 SELECT snowflake_reset_mark();
 SELECT setval('snowflake_internal.mark', bound + (86400000::bigint << 22)) IS NULL AS far FROM snowflake_internal.guard;
@@ -269,7 +271,7 @@ SELECT snowflake_reset_mark();
 SELECT setval('snowflake_internal.mark', 0);
 SELECT snowflake_reset_mark(NULL);
 
--- A function of somebody's own has the mark of the extension, or none
+-- A user's own function uses the mark of the extension, or none
 CREATE FUNCTION my_nextval() RETURNS bigint AS '$libdir/snowflake', 'snowflake_nextval' LANGUAGE C;
 SELECT pg_sleep(3);
 SELECT my_nextval() AS id \gset

@@ -1,11 +1,12 @@
 \set SHOW_CONTEXT never
 
--- These answers never change: masked ids are kept outside
+-- These answers never change: masked ids are stored elsewhere
 SELECT id, snowflake_mask(id, 'secret') AS text_key, snowflake_mask(id, '\x00ff'::bytea) AS bytea_key,
 	snowflake_mask(id, 'secret', 'orders') AS with_tweak
 FROM unnest(ARRAY[0, 1, 117426025905842031, 9223372036854775807]) AS id;
 
--- The same by the definition.  HMAC is sha256(outer || sha256(inner || message)), where a long key is hashed first
+-- The same, computed from the definition.  HMAC is sha256(outer || sha256(inner ||
+-- message)), where a long key is hashed first
 CREATE FUNCTION hash_half(key bytea, tweak text, round int, half bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
 	SELECT ('x' || encode(substr(sha256(outer_pad || sha256(inner_pad || set_byte('\x00', 0, round) ||
 		decode(lpad(to_hex(half), 8, '0'), 'hex') || convert_to(tweak, 'UTF8'))), 1, 4), 'hex'))::bit(32)::bigint
@@ -29,14 +30,15 @@ BEGIN
 	END LOOP;
 	RETURN l << 32 | r;
 END $$;
--- lengths where a key is hashed first, or a message takes another block; the key and the tweak change from row to row
+-- lengths at which a key is hashed first, or a message takes another block; the key and
+-- the tweak change from row to row
 SELECT count(*) AS wrong FROM (
 	SELECT (random() * 9e18)::bigint AS id, convert_to(left(repeat(md5(key_length::text), 7), key_length), 'UTF8') AS key, repeat('t', tweak_length) AS tweak
 	FROM unnest(ARRAY[1, 32, 64, 65, 200]) AS key_length, unnest(ARRAY[0, 3, 50, 51, 114, 115]) AS tweak_length) AS s
 WHERE snowflake_mask(id, key, tweak) <> mask_by_definition(id, key, tweak);
 DROP FUNCTION mask_by_definition, hash_half;
 
--- A permutation: what is masked is read back, and no two are the same
+-- A permutation: masked ids can be unmasked, and no two are the same
 CREATE TABLE samples AS
 SELECT id, snowflake_mask(id, 'k') AS masked FROM (
 	SELECT i AS id FROM generate_series(0, 2999) AS i
@@ -48,11 +50,11 @@ SELECT count(DISTINCT masked) = count(*) AS distinct, min(masked) >= 0 AS not_ne
 	count(*) FILTER (WHERE snowflake_mask(snowflake_unmask(id, 'k'), 'k') <> id) AS not_onto,
 	count(*) FILTER (WHERE masked = id) AS unchanged
 FROM samples;
--- neighbours tell nothing: order and volume are gone
+-- neighboring ids reveal nothing: neither order nor volume
 SELECT round(corr(id, masked)::numeric, 1) AS correlation, round(avg(masked) / 9223372036854775807, 1) AS mean FROM samples WHERE id < 3000;
 DROP TABLE samples;
 
--- Avalanche: a bit of the id, the key or the tweak changes half of the bits
+-- Avalanche: one bit of the id, the key or the tweak changes half of the bits
 CREATE FUNCTION changed_bits(a bigint, b bigint) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT length(replace((a # b)::bit(64)::text, '0', '')) $$;
 SELECT round(avg(bits) / 31.5, 1) AS id, min(bits) > 5 AS at_least, max(bits) < 58 AS at_most
 FROM (SELECT changed_bits(snowflake_mask(id, 'k'), snowflake_mask(id # (1::bigint << bit), 'k')) AS bits
@@ -63,7 +65,7 @@ SELECT round(avg(changed_bits(masked, snowflake_mask(id, 'j'))) / 31.5, 1) AS ke
 FROM (SELECT id, snowflake_mask(id, 'k') AS masked FROM (SELECT (random() * 9e18)::bigint AS id FROM generate_series(1, 1000)) AS s) AS m;
 DROP FUNCTION changed_bits;
 
--- A key of any kind; one that is wrong gives another id
+-- Keys of any kind; a wrong key gives another id
 SELECT snowflake_mask(1, 'secret') = snowflake_mask(1, 'secret'::bytea) AS same_bytes,
 	snowflake_mask(1, 'secret', '') = snowflake_mask(1, 'secret') AS no_tweak,
 	snowflake_unmask(snowflake_mask(1, 'secret'), 'Secret') <> 1 AS wrong_key,
@@ -75,7 +77,8 @@ SELECT snowflake_unmask(1, ''::bytea);
 SELECT snowflake_mask(-1, 'k');
 SELECT snowflake_unmask(-1, 'k');
 
--- What is prepared for one key is not used for another: rows, NULLs and errors in between
+-- What is prepared for one key is not used for another one: rows, NULLs and errors in
+-- between
 SELECT key, tweak, snowflake_mask(1, key, tweak) = CASE key || tweak
 	WHEN 'a' THEN snowflake_mask(1, 'a') WHEN 'b' THEN snowflake_mask(1, 'b') WHEN 'ab' THEN snowflake_mask(1, 'a', 'b') END AS same
 FROM (VALUES (1, 'a', ''), (2, 'a', 'b'), (3, NULL, 'b'), (4, 'b', ''), (5, 'b', NULL), (6, 'a', ''), (7, 'a', 'b'), (8, 'a', '')) AS v (i, key, tweak)

@@ -6,16 +6,16 @@ CREATE TABLE events (id bigint DEFAULT snowflake_nextval(), kind text NOT NULL D
 PARTITION BY RANGE (id);
 COMMENT ON COLUMN events.kind IS 'of what kind';
 
--- Months, from the one that the lower bound is in to the one that the upper
--- bound is in or ends
+-- Months, from that of the lower bound to that in which the upper bound lies, or which
+-- it ends
 SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-10-15', '2027-01-01');
 SELECT * FROM snowflake_partitions('events');
--- what exists is skipped, for the same bounds and for others
+-- existing partitions are skipped, for the same bounds and for others
 SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-10-15', '2027-01-01');
 SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-12-31', '2027-01-01 00:00:01');
--- also what is within a longer one
+-- and so are those within a longer one
 SELECT * FROM snowflake_create_partitions('events', '1 day', '2027-01-30', '2027-02-03');
--- no gaps, no overlaps; ids go where they should
+-- no gaps and no overlaps; each id gets into the right partition
 SELECT bool_and(first_id = before + 1) AS seamless FROM (SELECT first_id, lag(last_id) OVER (ORDER BY first_id) AS before FROM snowflake_partitions('events')) AS p WHERE before IS NOT NULL;
 INSERT INTO events SELECT snowflake_compose(instant) FROM unnest(ARRAY['2026-10-01', '2026-10-31 23:59:59.999', '2026-11-01', '2027-01-31 23:59:59.999', '2027-02-01']::timestamptz[]) AS instant;
 SELECT tableoid::regclass, snowflake_timestamp(id) FROM events ORDER BY id;
@@ -23,7 +23,7 @@ SELECT tableoid::regclass, snowflake_timestamp(id) FROM events ORDER BY id;
 SELECT column_name, column_default, is_nullable FROM information_schema.columns WHERE table_name = 'events_p202610' ORDER BY ordinal_position;
 SELECT conname, contype FROM pg_constraint WHERE conrelid = 'events_p202610'::regclass AND contype <> 'n' ORDER BY conname;
 
--- Those that are over, for dropping
+-- Partitions that are over, to be dropped
 SELECT * FROM snowflake_partitions_before('events', '2026-12-01');
 SELECT * FROM snowflake_partitions_before('events', '2026-11-30 23:59:59.999');
 SELECT count(*) FROM snowflake_partitions_before('events', '-infinity');
@@ -38,7 +38,7 @@ BEGIN
 END $$;
 SELECT count(*) FROM events;
 
--- Beside partitions of other kinds
+-- Along with partitions of other kinds
 CREATE TABLE events_old PARTITION OF events FOR VALUES FROM (MINVALUE) TO (0);
 CREATE TABLE events_other PARTITION OF events DEFAULT;
 SELECT * FROM snowflake_partitions('events') LIMIT 2;
@@ -46,15 +46,15 @@ SELECT * FROM snowflake_partitions_before('events', '2026-01-01');
 SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-11-30', '2027-01-01');
 DROP TABLE events;
 
--- In a time zone: days of 23 and 25 hours, midnights that do not exist or come
--- twice, and no hole in between
+-- In a time zone: days of 23 and 25 hours, midnights that are missing or occur twice,
+-- and no gaps in between
 CREATE TABLE days (id bigint) PARTITION BY RANGE (id);
 SELECT * FROM snowflake_create_partitions('days', '1 day', '2026-03-28 12:00Z', '2026-03-30Z', 'Europe/Berlin');
 SELECT * FROM snowflake_create_partitions('days', '1 day', '2026-10-24 12:00Z', '2026-10-26Z', 'Europe/Berlin');
 SELECT partition, upper_bound - lower_bound AS length FROM snowflake_partitions('days');
 SELECT * FROM snowflake_create_partitions('days', '6 hours', '2026-12-01 06:30Z', '2026-12-01 18:00Z', 'Asia/Kolkata');
 SELECT partition, lower_bound FROM snowflake_partitions('days') WHERE lower_bound > '2026-12-01Z';
--- weeks begin on a Monday
+-- weeks start on Monday
 SELECT * FROM snowflake_create_partitions('days', '7 days', '2027-06-02', '2027-06-08');
 SELECT partition, extract(isodow FROM lower_bound) AS weekday FROM snowflake_partitions('days') WHERE lower_bound > '2027-01-01Z';
 DROP TABLE days;
@@ -69,7 +69,7 @@ BEGIN
 	FROM (SELECT *, lag(last_id) OVER (ORDER BY first_id) AS before FROM snowflake_partitions('zoned')) AS p;
 	DROP TABLE zoned;
 END $$;
--- when clocks are changed
+-- when clocks change
 SELECT zone, step, bool_and(enough) AS enough, sum(holes) AS holes, bool_or(uncovered) AS uncovered, sum(again) AS again
 FROM unnest(ARRAY['UTC', 'America/Havana', 'Africa/Cairo', 'Asia/Beirut', 'Australia/Lord_Howe', 'America/Nuuk']) AS zone,
 	unnest(ARRAY['1 day', '1 month', '7 days', '36 hours', '3 months']::interval[]) AS step,
@@ -77,7 +77,7 @@ FROM unnest(ARRAY['UTC', 'America/Havana', 'Africa/Cairo', 'Asia/Beirut', 'Austr
 	holes(step, zone, first, last) GROUP BY zone, step ORDER BY zone, step;
 DROP FUNCTION holes;
 
--- Another layout, whose last partition has no end
+-- Another layout, whose last partition has no upper bound
 CREATE TABLE tweets (id bigint) PARTITION BY RANGE (id);
 SELECT * FROM snowflake_create_partitions('tweets', '10 years', '2079-01-01', '2080-07-01', layout => 'twitter');
 SELECT * FROM snowflake_partitions('tweets', 'twitter');
@@ -85,13 +85,13 @@ INSERT INTO tweets VALUES (9223372036854775807);
 SELECT * FROM snowflake_partitions_before('tweets', '2080-01-01', 'twitter');
 DROP TABLE tweets;
 
--- Names: quoted, cut to what a name may have, and in the table's schema
+-- Names: quoted, truncated to the limit, and in the table's schema
 CREATE SCHEMA "odd schema";
 SELECT format('CREATE TABLE "odd schema".%I (id bigint) PARTITION BY RANGE (id)', 'Täble "' || repeat('ü', 26)) \gexec
 SELECT oid::regclass AS odd FROM pg_class WHERE relname LIKE 'Täble%' AND relkind = 'p' \gset
 SELECT * FROM snowflake_create_partitions(:'odd', '1 day', '2026-11-21', '2026-11-22');
 DROP SCHEMA "odd schema" CASCADE;
--- our functions are found wherever the extension is, and nobody else's
+-- functions of the extension are found wherever it is, and others are not called
 CREATE SCHEMA "Else where";
 DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake SCHEMA "Else where";
@@ -129,7 +129,7 @@ BEGIN ISOLATION LEVEL SERIALIZABLE;
 SELECT snowflake_create_partitions('days', '1 day', '2026-12-22', '2026-12-23');
 ROLLBACK;
 SELECT count(*) FROM snowflake_partitions('plain');
--- bounds that look like ids are none
+-- bounds that look like ids but are not
 CREATE TABLE dated (d date) PARTITION BY RANGE (d);
 CREATE TABLE dated_1 PARTITION OF dated FOR VALUES FROM ('2099-01-01') TO ('2100-01-01');
 SELECT * FROM snowflake_partitions('dated');
@@ -138,7 +138,7 @@ SELECT * FROM snowflake_partitions_before('double', '2026-12-22');
 DROP TABLE dated;
 \set VERBOSITY default
 
--- What others planted where the extension is, is not used
+-- Objects planted in the extension's schema are not used
 CREATE TABLE planted (found text);
 CREATE FUNCTION plant(a bigint, b interval) RETURNS interval LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('*'); RETURN NULL; END $$;
 CREATE OPERATOR * (LEFTARG = bigint, RIGHTARG = interval, FUNCTION = plant);

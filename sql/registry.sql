@@ -2,7 +2,7 @@
 \set VERBOSITY terse
 SET TimeZone = 'UTC';
 CREATE EXTENSION snowflake_registry;
--- leases of these tests do not run out by themselves, unless they are made to
+-- leases in these tests expire only where they are made to
 UPDATE snowflake_registry.registry SET max_lease = '1 day';
 
 \set layout '''time:41 worker:2 sequence:12'''
@@ -15,12 +15,12 @@ $$ UPDATE snowflake_registry.lease SET starts = '-infinity', ends = at WHERE wor
 CREATE FUNCTION soon(at timestamptz) RETURNS boolean LANGUAGE sql AS
 $$ SELECT abs(extract(epoch FROM at - clock_timestamp())) < 10 $$;
 
--- Each gets a worker id of its own
+-- Each holder gets a worker id of its own
 SELECT worker_id, starts, soon(ends - interval '1 hour') FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
 SELECT worker_id, starts FROM snowflake_registry.acquire('b', :b, :layout, 4, clock_timestamp(), '1 hour');
--- also a clone, with the same name
+-- even a clone with the same name
 SELECT worker_id FROM snowflake_registry.acquire('b', :c, :layout, 4, clock_timestamp(), '1 hour');
--- one is set aside by hand
+-- a worker id is reserved by hand
 SELECT snowflake_registry.reserve(3, 'the old server');
 SELECT worker_id, holder, state, reserved FROM snowflake_registry.leases ORDER BY worker_id;
 SELECT * FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
@@ -28,46 +28,48 @@ SELECT * FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(),
 SELECT snowflake_registry.reserve(0, 'in use');
 \set VERBOSITY default
 
--- A renewal moves the end, for the holder that knows it
+-- A renewal extends the lease, for a holder that knows when it ends
 SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 0 \gset
 SELECT snowflake_registry.renew(0, :a, :'old_end', clock_timestamp(), '2 hours') AS new_end \gset
 SELECT soon(:'new_end'::timestamptz - interval '2 hours');
--- not one who was not told, not another, and not for another worker id
+-- but not for a holder that does not know, nor for another one, nor for another worker
+-- id
 SELECT snowflake_registry.renew(0, :a, :'old_end', clock_timestamp(), '2 hours');
 SELECT snowflake_registry.renew(0, :b, :'new_end', clock_timestamp(), '2 hours');
 SELECT snowflake_registry.renew(1, :a, :'new_end', clock_timestamp(), '2 hours');
--- it never moves the end back
+-- it never shortens the lease
 SELECT snowflake_registry.renew(0, :a, :'new_end', clock_timestamp(), '1 minute') = :'new_end' AS same;
--- a holder whose clock is behind gets less, one whose clock is ahead is refused
+-- a holder whose clock is behind gets less; one whose clock is ahead is refused
 SELECT snowflake_registry.renew(0, :a, :'new_end', clock_timestamp() - interval '5 hours', '2 hours') = :'new_end' AS same;
 \set VERBOSITY sqlstate
 SELECT snowflake_registry.renew(0, :a, :'new_end', '2090-01-01', '2 hours');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, '2090-01-01', '2 hours');
 \set VERBOSITY default
 
--- What is released begins where its holder has stopped
+-- A released worker id can be leased from where its holder stopped
 SELECT snowflake_registry.release(0, :b, clock_timestamp());
 SELECT clock_timestamp() AS stopped \gset
 SELECT snowflake_registry.release(0, :a, :'stopped');
 SELECT snowflake_registry.renew(0, :a, :'new_end', clock_timestamp(), '2 hours');
 SELECT worker_id, starts = :'stopped' AS starts FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
--- or where the lease ends, if it has not said
+-- or from the end of the lease, if the holder did not say
 SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 0 \gset
 SELECT snowflake_registry.release(0, :d, NULL);
 SELECT worker_id, starts = :'old_end' AS starts, ends > :'old_end'::timestamptz + interval '59 minutes' AS ends
 FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
 
--- A lease that is over goes to another one; who held it has lost it
+-- An expired lease goes to another holder; the previous one has lost it
 SELECT lease_ends(1, clock_timestamp() - interval '1 second');
 SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 1 \gset
 SELECT worker_id, starts = :'old_end' AS starts FROM snowflake_registry.acquire('e', :d, :layout, 4, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.renew(1, :b, :'old_end', clock_timestamp(), '1 hour');
--- if nobody took it, the holder may go on
+-- if no other took it, the holder may continue
 SELECT lease_ends(1, clock_timestamp() - interval '1 second');
 SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 1 \gset
 SELECT soon(snowflake_registry.renew(1, :d, :'old_end', clock_timestamp(), '1 hour') - interval '1 hour');
 
--- What is over by one's own clock comes first, one's own before that of others
+-- Worker ids that are free by the holder's clock come first; among them, those it had
+-- before
 SELECT snowflake_registry.release(0, :a, clock_timestamp() - interval '3 hours'), snowflake_registry.release(1, :d, clock_timestamp() - interval '1 hour'), snowflake_registry.release(2, :c, clock_timestamp());
 SELECT lease_ends(0, clock_timestamp() - interval '3 hours'), lease_ends(1, clock_timestamp() - interval '1 hour');
 SELECT worker_id FROM snowflake_registry.acquire('e', :a, :layout, 4, clock_timestamp(), '1 hour');
@@ -76,14 +78,15 @@ SELECT worker_id FROM snowflake_registry.acquire('e', :a, :layout, 4, clock_time
 SELECT worker_id FROM snowflake_registry.acquire('b', :b, :layout, 4, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.release(0, :a, clock_timestamp()), snowflake_registry.release(2, :b, clock_timestamp());
 
--- What was set aside can be leased again, above what was made with it
+-- A worker id that was reserved can be leased again, above the ids that were made with
+-- it
 SELECT snowflake_registry.unreserve(3, clock_timestamp() + interval '1 hour');
 SELECT snowflake_registry.unreserve(3, clock_timestamp());
 SELECT worker_id, state FROM snowflake_registry.leases ORDER BY worker_id;
 SELECT count(DISTINCT worker_id) FROM generate_series(1, 4) AS i, snowflake_registry.acquire('n' || i, gen_random_uuid(), :layout, 4, clock_timestamp(), '1 hour');
 
--- After a promotion, or a restored backup, grants may be lost: nobody goes on,
--- and all begin above what could have been granted
+-- After a promotion, or from a restored backup, grants may be lost: no holder
+-- continues, and all leases begin above what could have been granted
 UPDATE snowflake_registry.registry SET max_lease = '2 seconds', max_clock_lead = '2 seconds', history = 'another/00000001';
 UPDATE snowflake_registry.registry SET former_reach = '0';
 SELECT lease_ends(id, clock_timestamp()) FROM generate_series(0, 3) AS id;
@@ -101,14 +104,14 @@ BEGIN
 END $$;
 SELECT worker_id, starts > :'promoted'::timestamptz + interval '2 seconds' AS starts, ends > starts AS ends
 FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 second');
--- with synchronous standbys nothing is lost
+-- with synchronous standbys no grants are lost
 UPDATE snowflake_registry.registry SET asynchronous_standbys = false, lost_until = '-infinity', history = 'another/00000001';
 SELECT worker_id FROM snowflake_registry.acquire('b', :b, :layout, 4, clock_timestamp(), '1 second');
 SELECT lost_until FROM snowflake_registry.registry;
 UPDATE snowflake_registry.registry SET max_lease = '1 day';
 \set VERBOSITY sqlstate
 
--- Another layout is refused, and arguments that make no sense
+-- Another layout and invalid arguments are refused
 SELECT snowflake_registry.acquire('d', :d, 'twitter', 1024, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire('d', :d, :layout, 8, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire(NULL, :d, :layout, 4, clock_timestamp(), '1 hour');
@@ -117,7 +120,7 @@ SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '2 day
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, NULL, '1 hour');
 SELECT snowflake_registry.unreserve(3, NULL);
 
--- Who may call it needs no other right, and others may not
+-- Callers need only the privilege to call, and others may not call
 CREATE ROLE regress_registry_server;
 SET ROLE regress_registry_server;
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
@@ -138,8 +141,8 @@ DROP OWNED BY regress_registry_server;
 DROP ROLE regress_registry_server;
 DROP FUNCTION lease_ends, soon;
 
--- What a dump restores takes the place of settings that nobody has used, and
--- its history tells that grants may be missing; those in use stay
+-- Restored settings replace settings that were not used, and their history shows that
+-- grants may be missing; used settings stay
 CREATE EXTENSION snowflake_registry;
 INSERT INTO snowflake_registry.registry (layout, worker_ids, history) VALUES (:layout, 4, 'another/00000001');
 SELECT layout, worker_ids, history FROM snowflake_registry.registry;
@@ -149,7 +152,7 @@ SELECT lost_until > clock_timestamp() + interval '2 minutes' AS begins_above FRO
 INSERT INTO snowflake_registry.registry DEFAULT VALUES;
 \set VERBOSITY default
 
--- Grants are committed synchronously, whatever the session has
+-- Grants are committed synchronously, whatever the session's setting
 UPDATE snowflake_registry.registry SET lost_until = '-infinity';
 BEGIN;
 SET LOCAL synchronous_commit = off;
@@ -162,15 +165,16 @@ SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('x', :c, 
 SHOW synchronous_commit;
 COMMIT;
 
--- Grants are known to be lost, as by a snapshot of the storage
+-- Grants that are known to be lost, for example after a snapshot of the storage was
+-- restored
 UPDATE snowflake_registry.registry SET lost_until = '-infinity';
 SELECT worker_id AS held, ends AS held_end FROM snowflake_registry.acquire('x', :a, :layout, 4, clock_timestamp(), '1 s') \gset
 SELECT snowflake_registry.revoke_leases();
 SELECT snowflake_registry.renew(:held, :a, :'held_end', clock_timestamp(), '1 s');
 SELECT * FROM snowflake_registry.acquire('x', :a, :layout, 4, clock_timestamp(), '1 s');
 SELECT lost_until > clock_timestamp() + interval '2 minutes' AS begins_above FROM snowflake_registry.registry;
--- They may have been granted under settings that were lowered since, but not if
--- they were revoked since
+-- They may have been granted under settings that were lowered since, unless they have
+-- been revoked since
 UPDATE snowflake_registry.registry SET max_lease = '1 day';
 UPDATE snowflake_registry.registry SET max_lease = '2 minutes', lost_until = '-infinity';
 SELECT snowflake_registry.revoke_leases();

@@ -1,9 +1,9 @@
--- Random ids of random layouts: the fields are those that plain arithmetic
--- finds, and they compose back to the id.  What comes out here is a case that
--- failed, with all that is needed to repeat it.
+-- Random ids of random layouts: decoding gives the fields that plain arithmetic gives,
+-- and composing them gives the id again.  Any output is a case that failed, with all
+-- that is needed to repeat it.
 
--- Fields in random order with random bits, 63 at most, of which time has one
--- at least; any tick; any epoch that has room for them in timestamptz.
+-- Fields in random order with random bits, at most 63 in total, at least one of them
+-- for time; any tick; any epoch that leaves room for the ids in timestamptz.
 CREATE FUNCTION random_layout(layout_id int, OUT layout text, OUT names text[], OUT bits int[],
 	OUT tick_us bigint, OUT epoch_ms bigint)
 LANGUAGE plpgsql VOLATILE AS $$
@@ -59,15 +59,15 @@ WHERE id <= largest;
 
 SELECT count(*) >= 100000 AS enough, count(DISTINCT layout) >= 1900 AS varied FROM cases;
 
--- the identity
+-- composing is the inverse
 SELECT c.layout, c.id, composed
 FROM cases AS c, snowflake_decode(c.id, c.layout) AS d,
 	snowflake_compose(d.generated_at, d.datacenter_id, d.worker_id, d.timeline,
 		d.lane, d.sequence, d.tag, c.layout) AS composed
 WHERE composed IS DISTINCT FROM c.id;
 
--- the fields, by arithmetic (extract() from a timestamp is not exact in the
--- far future, from an interval it is)
+-- the fields, by arithmetic (in the far future, extract() is exact for an interval, but
+-- not for a timestamp)
 WITH fields AS (
 	SELECT layout_id, name, (2::numeric ^ shift)::bigint AS low, (2::numeric ^ bits)::bigint AS size
 	FROM (
@@ -95,13 +95,13 @@ WHERE d.id / f.low % f.size IS DISTINCT FROM
 		WHEN 'tag' THEN d.tag
 	END;
 
--- a field that is not there is NULL, and only that
+-- a field is NULL if and only if the layout lacks it
 SELECT c.layout, c.id, d
 FROM cases AS c JOIN layouts AS l USING (layout_id), snowflake_decode(c.id, c.layout) AS d
 WHERE num_nulls(d.datacenter_id, d.worker_id, d.timeline, d.lane, d.sequence, d.tag) <>
 	7 - (SELECT count(*) FROM unnest(l.bits) AS b WHERE b > 0);
 
--- one past the largest id is none
+-- the number after the largest id is not an id
 CREATE FUNCTION is_refused(id bigint, layout text) RETURNS boolean
 LANGUAGE plpgsql AS $$
 BEGIN

@@ -1,12 +1,12 @@
 \set SHOW_CONTEXT never
 
--- What the settings are
+-- All settings
 SELECT snowflake_nextval() IS NOT NULL AS library_loaded;
 SELECT name, setting, unit, context, vartype, min_val, max_val, enumvals, boot_val,
 	short_desc <> '' AND extra_desc <> '' AS described
 FROM pg_settings WHERE name LIKE 'snowflake.%' ORDER BY name COLLATE "C";
 
--- All but max_wait belong to the server: nobody sets them for a session
+-- All but max_wait belong to the server, and cannot be set for a session
 SET snowflake.worker_id = 1;
 SET snowflake.datacenter_id = 1;
 SET snowflake.layout = 'twitter';
@@ -30,15 +30,15 @@ SET snowflake.max_wait = -1;
 \set VERBOSITY default
 SET snowflake.max_wait = 'soon';
 RESET snowflake.max_wait;
--- but nothing that decides what ids look like
+-- but no setting that determines ids
 SET snowflake.worker_id = 1;
 SET snowflake.layout = 'twitter';
 ALTER ROLE CURRENT_USER SET snowflake.worker_id = 1;
 RESET ROLE;
 DROP ROLE regress_snowflake_user;
 
--- What is of no use is rejected with the reason when it is set (versions word
--- a range with units differently)
+-- Unusable values are rejected with the reason when they are set (the wording of a
+-- range with units depends on the version)
 ALTER SYSTEM SET snowflake.worker_id = 'abc';
 ALTER SYSTEM SET snowflake.worker_id = -1;
 ALTER SYSTEM SET snowflake.worker_id = 4294967296;
@@ -50,6 +50,6 @@ ALTER SYSTEM SET snowflake.sequence_start = 'one';
 ALTER SYSTEM SET snowflake.max_ahead = -2;
 \set VERBOSITY default
 
--- The prefix is ours
+-- The prefix is reserved
 SET snowflake.worker = 1;
 SET snowflake.wait_max = 1;

@@ -1,4 +1,4 @@
--- Whether ids can be made, and what happened
+-- Whether ids can be made, and what has happened
 SELECT snowflake_nextval() IS NOT NULL AS made;
 SELECT state, hint, worker_id, worker_id_source, datacenter_id, layout, ids_per_second, last_instant > now() AS lasts,
 	lanes_in_use > 0 AS lanes, sessions > 0 AS sessions, lanes_in_use <= sessions AS lanes_have_sessions,
@@ -10,8 +10,8 @@ SELECT mark >= snowflake_currval() AS covers FROM snowflake_status();
 SELECT status.mark = greatest(mark.last_value, guard.bound) AS is_the_mark
 FROM snowflake_status() AS status, snowflake_internal.mark AS mark, snowflake_internal.guard AS guard;
 
--- Ids are counted, and how many there are is seen at once by who made them, or
--- when a session has ended, as that of the test before
+-- Ids are counted.  A session's own are included at once, those of another session,
+-- like that of the previous test, when it has ended.
 DO $$
 BEGIN
 	WHILE (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND backend_type = 'client backend') > 1 LOOP
@@ -26,7 +26,7 @@ SELECT ids - :before_ids AS made, waits >= 0 AND wait_time >= 0 AND spills >= 0 
 	mark_extensions > 0 AND mark_flush_time > 0 AS mark, stats_reset < now() AS since
 FROM snowflake_stat();
 
--- So are those of a session that does nothing any more
+-- and so are those of a session that is idle
 \c
 SELECT count(snowflake_nextval()) FROM generate_series(1, 100);
 \c
@@ -46,7 +46,7 @@ SELECT snowflake_stat_reset();
 SELECT ids, spills, mark_extensions, clock_steps_back, last_step_back, stats_reset > now() - interval '1 min' AS reset
 FROM snowflake_stat();
 
--- Who may see it
+-- Privileges
 CREATE ROLE regress_snowflake_monitor IN ROLE pg_monitor;
 CREATE ROLE regress_snowflake_nobody;
 SET ROLE regress_snowflake_monitor;
@@ -60,7 +60,7 @@ RESET ROLE;
 DROP ROLE regress_snowflake_monitor;
 DROP ROLE regress_snowflake_nobody;
 
--- Nothing of ours in the user's schema but functions, which no tool lists or drops
+-- The extension adds only functions to the user's schema, which no tool lists or drops
 SELECT pg_describe_object(classid, objid, 0) FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND classid <> 'pg_proc'::regclass
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')

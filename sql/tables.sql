@@ -8,10 +8,10 @@ INSERT INTO orders (item) VALUES ('bread') RETURNING id = snowflake_currval() AS
 INSERT INTO orders VALUES (DEFAULT, 'butter') RETURNING id > 0 AS returned;
 INSERT INTO orders (item) SELECT 'sugar' || i FROM generate_series(1, 10000) AS i;
 SELECT count(*), count(DISTINCT id) FROM orders;
--- rows sort by id as they were made
+-- ordering by id gives the order of insertion
 SELECT bool_and(item = 'sugar' || n) AS in_order
 FROM (SELECT item, row_number() OVER (ORDER BY id) AS n FROM orders WHERE item LIKE 'sugar%') AS o;
--- a value of one's own is allowed, and does not disturb
+-- explicit values are allowed, and do no harm
 INSERT INTO orders VALUES (42, 'salt');
 INSERT INTO orders VALUES (42, 'salt');
 INSERT INTO orders VALUES (NULL, 'salt');
@@ -37,7 +37,7 @@ dill
 \.
 SELECT count(*), count(DISTINCT id) FROM orders WHERE item IN ('rosemary', 'dill');
 
--- with others, and a default that is more than the call
+-- with other columns, and a default that is more than the call
 CREATE TABLE notes (id bigint DEFAULT snowflake_nextval(), at timestamptz DEFAULT snowflake_timestamp(snowflake_nextval()),
 	n bigint DEFAULT 0 + snowflake_nextval(), note text);
 COPY notes (note) FROM STDIN;
@@ -46,7 +46,7 @@ b
 c
 \.
 SELECT count(DISTINCT id), count(DISTINCT n), bool_and(at <= clock_timestamp()), bool_and(n > id) FROM notes;
--- what a trigger does is not the work of COPY
+-- calls in a trigger's commands do not count as those of COPY
 CREATE TABLE named (name text);
 INSERT INTO named VALUES ('x'), ('y'), ('z');
 CREATE FUNCTION add_id() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -63,7 +63,7 @@ SELECT count(DISTINCT id) FROM named;
 DROP TABLE named;
 DROP TRIGGER add_id ON notes;
 DROP FUNCTION add_id();
--- without the right to make ids, COPY has none to give
+-- without the privilege to make ids, COPY makes none
 CREATE ROLE regress_snowflake_user;
 GRANT INSERT ON notes TO regress_snowflake_user;
 REVOKE EXECUTE ON FUNCTION snowflake_nextval() FROM PUBLIC;
@@ -72,7 +72,7 @@ SET ROLE regress_snowflake_user;
 \echo :LAST_ERROR_SQLSTATE
 RESET ROLE;
 GRANT EXECUTE ON FUNCTION snowflake_nextval() TO PUBLIC;
--- and it needs no other right
+-- and COPY needs no other privilege
 REVOKE EXECUTE ON FUNCTION snowflake_internal.nextval_batch(internal) FROM PUBLIC;
 SET ROLE regress_snowflake_user;
 COPY notes (note) FROM STDIN;
@@ -94,7 +94,7 @@ BEGIN
 END $$;
 SELECT snowflake_currval() = :id AS same;
 
--- A column added to a table that has rows gives each its own id
+-- Adding a column to a table with rows gives each row an id of its own
 CREATE TABLE legacy AS SELECT i AS n FROM generate_series(1, 10000) AS i;
 ALTER TABLE legacy ADD COLUMN id bigint DEFAULT snowflake_nextval();
 SELECT count(*), count(DISTINCT id), count(*) FILTER (WHERE id IS NULL) AS nulls FROM legacy;
@@ -103,8 +103,8 @@ SELECT count(DISTINCT other) FROM legacy;
 ALTER TABLE legacy ALTER COLUMN other TYPE bigint USING snowflake_nextval();
 SELECT count(DISTINCT other) FROM legacy;
 ALTER TABLE legacy DROP COLUMN other;
--- and what must not be volatile refuses it as ever
--- 19 shows where
+-- and places that require immutable expressions refuse it as usual; 19 shows the
+-- position
 \set VERBOSITY sqlstate
 CREATE INDEX ON legacy (snowflake_nextval());
 \set VERBOSITY default
@@ -116,7 +116,7 @@ ALTER TABLE legacy ALTER COLUMN id SET DEFAULT snowflake_nextval();
 INSERT INTO legacy (n) VALUES (0);
 SELECT count(*), count(DISTINCT id) FROM legacy;
 
--- Partitions, by the id and by something else
+-- Partitions, by the id and by another column
 CREATE TABLE events (id bigint DEFAULT snowflake_nextval(), at timestamptz DEFAULT now(), PRIMARY KEY (id))
 PARTITION BY RANGE (id);
 CREATE TABLE events_past PARTITION OF events FOR VALUES FROM (MINVALUE) TO (snowflake_compose('2026-02-01'));
@@ -159,7 +159,7 @@ CREATE UNLOGGED TABLE u (id bigint DEFAULT snowflake_nextval());
 INSERT INTO u SELECT FROM generate_series(1, 10);
 SELECT count(*), count(DISTINCT id) FROM (SELECT * FROM t UNION ALL SELECT * FROM u) AS b;
 
--- Ordinary users make ids, too
+-- Ordinary users can make ids, too
 CREATE ROLE regress_snowflake_user;
 CREATE TABLE theirs (id bigint DEFAULT snowflake_nextval());
 GRANT INSERT ON theirs TO regress_snowflake_user;
@@ -170,7 +170,7 @@ RESET ROLE;
 DROP TABLE theirs;
 DROP ROLE regress_snowflake_user;
 
--- The default keeps the extension from being dropped unawares
+-- The default protects the extension from being dropped by accident
 DROP EXTENSION snowflake;
 
 DROP TABLE orders, lines, legacy, events, measures, t, u CASCADE;

@@ -1,12 +1,12 @@
 \set SHOW_CONTEXT never
 
--- Answers of other implementations, and the edges
+-- Answers of other implementations, and edge cases
 SELECT encoding, snowflake_to_text(9223372036854775807, encoding) AS largest, snowflake_to_text(0, encoding) AS zero,
 	snowflake_to_text(117426025905842031, encoding) AS an_id
 FROM unnest(ARRAY['base32', 'base36', 'base58', 'base62', 'hex']) AS encoding;
 SELECT snowflake_to_text(1234567890123456789, 'HEX') = lpad(to_hex(1234567890123456789), 16, '0') AS hex;
 
--- Round trips, and the order of the text is that of the ids
+-- Round trips, and text that sorts like the ids
 CREATE TABLE samples AS
 SELECT id FROM (
 	SELECT (random() * power(2, 63 * random()))::bigint AS id FROM generate_series(1, 2000)
@@ -24,14 +24,14 @@ FROM (
 GROUP BY encoding ORDER BY encoding;
 DROP TABLE samples;
 
--- What is read beside what is written: either case where it makes no
--- difference, other letters and hyphens as Crockford has it, fewer digits
+-- Input that differs from the output: either case where that makes no difference, other
+-- letters and hyphens as Crockford defines them, fewer digits
 SELECT snowflake_from_text('7zzz-zzzz-zzzzz', 'base32') AS lower_case, snowflake_from_text('oO0', 'base32') AS o,
 	snowflake_from_text('iIlL1', 'base32') = snowflake_from_text('11111', 'base32') AS i_and_l,
 	snowflake_from_text('1Y2P0IJ32E8E7', 'base36') AS base36, snowflake_from_text('FF', 'hex') AS hex,
 	snowflake_from_text('2', 'base58') AS short;
 
--- Errors say where
+-- Errors show the position
 SELECT snowflake_from_text('0l', 'base62') AS fine, snowflake_from_text('2l', 'base58');
 SELECT snowflake_from_text('20', 'base58');
 SELECT snowflake_from_text('12u4', 'base32');
@@ -49,7 +49,7 @@ SELECT snowflake_from_text(repeat('0', 100000) || 'x', 'base62');
 SELECT snowflake_to_text(-1, 'hex');
 SELECT snowflake_to_text(1, 'base64');
 SELECT snowflake_to_text(1, '');
--- any random text is read or refused, and what is read is no text's but its own
+-- random text is either refused, or read as an id whose own text is equivalent
 DO $$
 DECLARE
 	code text;

@@ -1,7 +1,7 @@
 \set SHOW_CONTEXT never
 SET TimeZone = 'UTC';
 
--- The smallest id of an instant's tick, the inverse of taking the time out
+-- The smallest id of an instant's tick, the inverse of extracting the time
 SELECT snowflake_from_timestamp('2026-11-21 00:49:06.246Z', 'snowflake'),
 	snowflake_from_timestamp('2026-11-21 00:49:06.246999Z', 'snowflake') AS same_tick,
 	snowflake_from_timestamp('2026-11-21 00:49:06.247Z', 'snowflake') - 1 AS last_of_it,
@@ -21,8 +21,8 @@ SELECT snowflake_from_timestamp(now(), 'nonsense');
 SELECT snowflake_from_timestamp('2025-12-31 23:59:59.999999Z', 'snowflake');
 SELECT snowflake_from_timestamp(NULL) IS NULL AS null_instant, snowflake_from_timestamp(now(), NULL) IS NULL AS null_layout;
 
--- Ranges: what is made in the tick of the lower bound is in it, what is made in
--- that of the upper bound is not
+-- Ranges include ids made in the tick of the lower bound, but not those made in the
+-- tick of the upper bound
 CREATE TABLE edges (name text, instant timestamptz);
 INSERT INTO edges VALUES
 	('-infinity', '-infinity'), ('before the epoch', '2020-01-01Z'), ('noon', '2026-11-21 12:00Z'),
@@ -43,7 +43,7 @@ FROM (SELECT l.name AS lower, u.name AS upper, l.instant AS starts, u.instant,
 	GROUP BY l.name, u.name, l.instant, u.instant) AS pair
 GROUP BY lower, starts
 ORDER BY starts, lower;
--- against arithmetic, for random bounds
+-- compared with arithmetic, for random bounds
 SELECT count(*) AS wrong
 FROM (SELECT random() * 1e10 AS a, random() * 1e10 AS b, random() * 1e10 AS c FROM generate_series(1, 20000)) AS r,
 	LATERAL (SELECT '2026-01-01Z'::timestamptz + a * interval '1 us' * 1e5 AS lower, '2026-01-01Z'::timestamptz + b * interval '1 us' * 1e5 AS upper,
@@ -60,7 +60,7 @@ CREATE INDEX events_brin ON events USING brin (id) WITH (pages_per_range = 16);
 VACUUM ANALYZE events;
 SET max_parallel_workers_per_gather = 0;
 
--- what a plan is made of, and how far its estimate is from the truth
+-- the nodes of a plan, and how far its estimate is off
 CREATE FUNCTION plan_of(query text, OUT nodes text, OUT conditions text, OUT rows_read bigint, OUT estimate text)
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -100,7 +100,8 @@ SELECT * FROM plan_of($$SELECT * FROM events WHERE snowflake_between(id, '2026-0
 SELECT * FROM plan_of($$SELECT * FROM events WHERE snowflake_between(id, '2026-02-01Z', '2026-02-02Z', 'snowflake')$$);
 DROP TABLE events;
 
--- Partitions: pruned when planning with a layout, else when execution begins
+-- Partitions: pruned by the planner if a layout is given, otherwise when execution
+-- starts
 CREATE TABLE days (id bigint) PARTITION BY RANGE (id);
 SELECT * FROM snowflake_create_partitions('days', '1 day', '2026-11-20Z', '2026-11-23Z');
 CREATE FUNCTION partitions_of(query text, OUT scanned text, OUT removed text)
@@ -119,7 +120,7 @@ SET plan_cache_mode = force_generic_plan;
 PREPARE pruned(timestamptz) AS SELECT * FROM days WHERE snowflake_between(id, $1, NULL);
 SELECT * FROM partitions_of($$EXECUTE pruned('2026-11-22Z')$$);
 RESET plan_cache_mode;
--- a bound from another table's column finds what it should
+-- a bound from a column of another table finds the right rows
 INSERT INTO days SELECT snowflake_from_timestamp('2026-11-22Z');
 SELECT count(*) FROM days, unnest(ARRAY['2026-11-22Z', '2026-11-22 00:00:00.001Z']::timestamptz[]) AS bound WHERE snowflake_between(id, bound, NULL);
 DROP TABLE days, edges;

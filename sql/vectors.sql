@@ -1,4 +1,4 @@
--- Known answers: ids published elsewhere, with what they mean
+-- Known answers: ids published elsewhere, with their meaning
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set file :abs_srcdir '/data/vectors.csv'
 CREATE TABLE vectors (
@@ -16,7 +16,7 @@ CREATE TABLE vectors (
 COPY vectors FROM :'file' CSV HEADER;
 SELECT count(*) FROM vectors;
 
--- each must decode to what it says
+-- each must decode to its fields
 SELECT v.*, d.*
 FROM vectors AS v, snowflake_decode(v.id, v.layout) AS d
 WHERE (v.generated_at, v.datacenter_id, v.worker_id, v.timeline, v.lane, v.sequence, v.tag)

@@ -1,11 +1,11 @@
 /*-------------------------------------------------------------------------
  *
  * adjust.c
- *	  The mark moved on demand: a new extension, advance, reset.
+ *	  Moves the mark on demand: for a new extension, an advance, or a reset.
  *
- * None of the three publishes a limit, so no id depends on the standbys having
- * what they write; the next LimitMove() waits for that.  A canceled wait for
- * synchronous standbys therefore gives a warning, as at a commit.
+ * None of the three publishes a limit, so no id relies on the standbys having
+ * what is written here; the next LimitMove() waits for that.  A canceled wait
+ * for synchronous standbys therefore causes only a warning, as at a commit.
  *
  * snowflake/src/adjust.c
  *
@@ -33,7 +33,7 @@ PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_reset_mark);
 
 
-/* Open the mark, waiting for all who are at it. */
+/* Open the mark, waiting until others are done with it. */
 static void
 open_mark(Mark *mark)
 {
@@ -43,7 +43,7 @@ open_mark(Mark *mark)
 		BoundWaitForMark(&wait_start);
 }
 
-/* Write what the mark is to be, and unlock it. */
+/* Write the new contents of the mark, and unlock it. */
 static void
 write_mark(Mark *mark)
 {
@@ -56,11 +56,11 @@ write_mark(Mark *mark)
 				 errdetail("The snowflake mark has already been changed here, but may not have been replicated to the standbys.")));
 }
 
-/* Write the mark, and let ids of this database begin in a tick. */
+/* Write the mark, and let new ids of this database begin in a tick. */
 static void
 begin_ids_at(Mark *mark, uint64 tick)
 {
-	/* a session that reads the guard again waits for its page */
+	/* sessions that reread the guard wait for its page, which we hold */
 	LaneBeginChange();
 	pg_atomic_write_u64(&limit_slot->floor, tick);
 	limit_slot->closed = tick;
@@ -70,9 +70,9 @@ begin_ids_at(Mark *mark, uint64 tick)
 }
 
 /*
- * Begin with a mark that was just created.  Ids that were made since the start
- * of the server are below it, in whatever database they were made, as the
- * extension may have been dropped in this one.
+ * Begin with a mark that was just created.  It is put above all ids made since
+ * the start of the server, in any database, because the extension may have
+ * been dropped in this one before.
  */
 static void
 AdjustBegin(void)
@@ -86,10 +86,10 @@ AdjustBegin(void)
 	open_mark(&mark);
 	MarkLockPages(&mark);
 
-	/* the limit rests upon the old mark, which the new one does not know */
+	/* the limit relies on the old mark, which the new one does not cover */
 	LimitForget();
 
-	/* no layout, no ids; and looking must not fix it */
+	/* without a layout there are no ids; looking must not fix the layout */
 	layout = SharedLayoutIfFixed();
 	if (layout != NULL && LaneFurthestTick(layout) > 0)
 	{
@@ -100,7 +100,7 @@ AdjustBegin(void)
 	else
 		MarkLeave(&mark);
 
-	/* others make ids as soon as they see the extension: it must not get lost */
+	/* others make ids once they see the extension: it must not get lost */
 	ForceSyncCommit();
 }
 
@@ -110,13 +110,13 @@ refuse_advance(const Layout *layout, int64 id)
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("snowflake ids cannot be advanced too far ahead of the clock"),
-			 errdetail("The id " INT64_FORMAT " is of %s, and \"snowflake.max_ahead\" is %d ms.",
+			 errdetail("The time of the id " INT64_FORMAT " is %s, and \"snowflake.max_ahead\" is %d ms.",
 					   id, timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, id))),
 					   setting_max_ahead),
 			 errhint("Check that the id is of the layout in force. A superuser can call snowflake_advance() with force => true.")));
 }
 
-/* See to it that new ids of this database are greater than this one. */
+/* Make new ids of this database greater than a given id. */
 static void
 AdjustAdvance(int64 id, bool force)
 {
@@ -161,7 +161,8 @@ AdjustAdvance(int64 id, bool force)
 
 	/*
 	 * Close windows even if the floor is high enough: LimitMove() raises it
-	 * without closing those below, whose next ids would be below this one.
+	 * without closing windows below it, whose next ids would be less than
+	 * this one.
 	 */
 	tick = Max(Max(tick, found_tick), pg_atomic_read_u64(&limit_slot->floor));
 	mark.guard.bound = Max(LimitMarkBelow(layout, worker, tick), mark.guard.bound);
@@ -169,8 +170,8 @@ AdjustAdvance(int64 id, bool force)
 }
 
 /*
- * Whether a bound may be that of the same worker, see LimitMarkBelow().  It
- * shows only who has written it last.
+ * Whether this worker may have written a bound, see LimitMarkBelow().  A bound
+ * shows only its last writer.
  */
 static bool
 is_written_by(const Layout *layout, const Worker *worker, int64 bound)
@@ -183,16 +184,16 @@ is_written_by(const Layout *layout, const Worker *worker, int64 bound)
 }
 
 /*
- * Set the mark back to the clock, after the clock was far ahead.  Ids that
- * were made then are kept apart from new ones by the worker id:
+ * Set the mark back to the clock, after the clock was far ahead.  The worker
+ * id keeps new ids apart from those made then:
  *
  *		The worker that resets must have made no ids there.  It alone is
  *		exempt: any other one that is not leased starts above what was made.
  *
- * So a worker id that comes back, with a reload, a long statement or a
- * promoted standby, does not live those ticks again.  All of that is in the
- * guard.  The lanes of this server must not have been there, as they only
- * move ahead: that takes a restart.
+ * So a worker id that comes back, by a reload, in a long statement or on a
+ * promoted standby, does not use those ticks again.  The guard records all
+ * this.  The lanes of this server must not have reached those ticks either:
+ * lanes only move ahead, so going back takes a restart.
  */
 static void
 AdjustReset(bool force)
@@ -213,8 +214,8 @@ AdjustReset(bool force)
 	if (setting_max_ahead < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake mark cannot be reset while ids may be any time ahead of the clock"),
-				 errhint("Set \"snowflake.max_ahead\" to something else than -1, and reload.")));
+				 errmsg("snowflake mark cannot be reset while \"snowflake.max_ahead\" is -1"),
+				 errhint("Set \"snowflake.max_ahead\" to 0 or more, and reload.")));
 
 	open_mark(&mark);
 	MarkCheckStays(&mark);
@@ -266,7 +267,7 @@ AdjustReset(bool force)
 					   mark.guard.others)));
 }
 
-/* begin(): what the extension's script ends with */
+/* begin(): the last call in the extension's script */
 Datum
 snowflake_begin(PG_FUNCTION_ARGS)
 {

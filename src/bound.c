@@ -1,13 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * bound.c
- *	  The bounds of the ticks that a call may use: moved, or waited for.
+ *	  Moves the bounds of the ticks that a call may use, or waits for them.
  *
- * generator.c says which bounds there are.  Whatever is done here, the caller
- * looks at all of them again.
+ * generator.c lists the bounds.  Whatever these functions do, the caller looks
+ * at all bounds again.
  *
- * A call waits for at most snowflake.max_wait, by the time at which it began to:
- * "wait_start" is 0 at first, and its caller keeps it.
+ * A call waits for at most snowflake.max_wait, counted from its first wait:
+ * "wait_start", which the caller keeps, is 0 until then.
  *
  * snowflake/src/bound.c
  *
@@ -41,7 +41,7 @@ BoundWaitForLease(const Worker *worker, int64 *wait_start)
 			 errhint("%s", WorkerLeaseWords()->hint)));
 }
 
-/* Wait for a transaction that changes or drops what holds the mark. */
+/* Wait for a transaction that changes or drops a relation of the mark. */
 void
 BoundWaitForMark(int64 *wait_start)
 {
@@ -49,22 +49,22 @@ BoundWaitForMark(int64 *wait_start)
 		MarkThrowLocked();
 }
 
-/* A mark that leaves no tick to the layout. */
+/* Report a mark that leaves no tick to the layout. */
 static void
 throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
 			 errmsg("snowflake layout has no tick left above the mark"),
-			 errdetail("Ids up to " INT64_FORMAT " or more are taken in this database, and the largest of the layout \"%s\" is " INT64_FORMAT ".",
+			 errdetail("Ids up to " INT64_FORMAT " or more are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
 					   LimitMarkBelow(layout, worker, tick),
 					   LayoutToText(layout), LayoutLargestId(layout)),
-			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, set it right.")));
+			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 }
 
 /*
- * Wait for the clock to come near enough to a tick.  Throws an error when the
- * call has waited for long enough.  "mark_tick" is the first tick above a mark
+ * Wait for the clock to come near enough to a tick.  Throws an error once the
+ * call has waited long enough.  "mark_tick" is the first tick above a mark
  * that was found on disk, or 0.
  */
 static void
@@ -79,7 +79,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	TimestampTz now = ClockLook();
 	uint64		now_tick = ClockTick(layout, now);
 
-	/* others may have looked at a later clock, and used up what we saw */
+	/* others may have seen a later clock, and used up what we saw */
 	if (setting_max_ahead >= 0 && tick <= now_tick + ahead)
 		return;
 
@@ -89,13 +89,13 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 
 		/*
 		 * After a start the mark is up to a reservation ahead of the last id.
-		 * Wait for that even beyond max_wait, so that a restart alone causes
+		 * Wait that long even beyond max_wait, so that a restart alone causes
 		 * no error.
 		 */
 		if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
 			at_least = (reservation + 2) * layout->tick;
 
-		/* look up now and then, in case somebody sets the clock right */
+		/* look again now and then, in case the clock is corrected */
 		if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, wait_start))
 			return;
 	}
@@ -104,11 +104,11 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
-				 errdetail("It is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first.",
+				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first id.",
 						   range->worker->id,
 						   timestamptz_to_str(LayoutTickInstant(layout, range->worker->start)),
 						   missing / 1e3),
-				 errhint("It begins above what others can have made with the worker id. No other one was free, or the registry may have lost grants.")));
+				 errhint("The lease begins after any id that others can have made with the worker id. No other worker id was free, or the registry may have lost grants.")));
 	if (begin > now_tick + ahead || setting_max_ahead < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
@@ -117,16 +117,16 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 						   LimitMarkBelow(layout, range->worker, begin),
 						   LayoutPut(layout, FIELD_TIME, now_tick) | range->worker->bits,
 						   missing / 1e3, setting_max_ahead, setting_max_wait),
-				 errhint("If the clock was set back, it will catch up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If layout or epoch were changed, ids of the new layout must be greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, set it right.")));
+				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, ids of the new layout must be greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
 			 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
 					   missing / 1e3, setting_max_ahead, setting_max_wait),
-			 errhint("If ids are wanted faster than the layout has them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
+			 errhint("If ids are needed faster than the layout provides them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
 }
 
-/* Deal with the bound that excludes a tick: move it, wait, or throw its error. */
+/* Deal with the bound that excludes a tick: move it, wait, or throw. */
 void
 BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 			  int64 *wait_start)

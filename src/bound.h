@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * bound.h
- *	  The bounds of the ticks that a call may use: moved, or waited for.
+ *	  Moves the bounds of the ticks that a call may use, or waits for them.
  *
  * snowflake/src/bound.h
  *
@@ -17,8 +17,8 @@ typedef struct TickRange
 {
 	uint32		version;		/* see lane.c */
 	const Worker *worker;
-	int64		wall_tick;		/* what the clock says; -1: nothing of use */
-	uint64		now_tick;		/* what is believed of it */
+	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
+	uint64		now_tick;		/* of the time that is believed */
 	uint64		start;			/* first tick that the worker may use */
 	uint64		floor;
 	uint64		limit;
@@ -26,7 +26,7 @@ typedef struct TickRange
 	uint64		ahead_end;
 	uint64		from;
 	uint64		end;
-	bool		greedy;			/* has to leave room for others */
+	bool		greedy;			/* must leave room for others */
 } TickRange;
 
 extern void BoundMakeRoom(const Layout *layout, const TickRange *range,

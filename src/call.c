@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * call.c
- *	  What the functions of SQL share: their layout, and the row they return.
+ *	  Shared by the SQL functions: their layout, and the row that they return.
  *
- * Both are kept from one call to the next, as a query calls a function for each
- * of its rows.
+ * Both are kept from one call to the next, because a query calls a function
+ * once per row.
  *
  * snowflake/src/call.c
  *
@@ -19,11 +19,11 @@
 #include "call.h"
 #include "shared.h"
 
-/* What a call site keeps. */
+/* What a call site caches. */
 typedef struct CallSite
 {
 	TupleDesc	tupdesc;
-	Layout		layout;			/* of the text, if there is an argument */
+	Layout		layout;			/* parsed from the text, if there is one */
 	text	   *layout_text;
 } CallSite;
 
@@ -37,9 +37,9 @@ get_call_site(FunctionCallInfo fcinfo)
 }
 
 /*
- * The layout that a function works with.  It has two forms: one for the layout
- * in force, and one whose last argument is the text of any layout.  Both share
- * their code and tell themselves apart by the number of arguments.
+ * The layout that a function works with.  Each function has two forms: one for
+ * the layout in force, and one whose last argument is the text of any layout.
+ * Both share their code, which tells them apart by the number of arguments.
  */
 const Layout *
 CallLayout(FunctionCallInfo fcinfo, int arg)
@@ -51,7 +51,7 @@ CallLayout(FunctionCallInfo fcinfo, int arg)
 	if (PG_NARGS() <= arg)
 		return SharedLayout();
 
-	/* mostly the text is a constant: read it once */
+	/* the text is usually a constant: parse it once */
 	site = get_call_site(fcinfo);
 	layout_text = PG_GETARG_TEXT_PP(arg);
 	size = VARSIZE_ANY(layout_text);

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * call.h
- *	  What the functions of SQL share: their layout, and the row they return.
+ *	  Shared by the SQL functions: their layout, and the row that they return.
  *
  * snowflake/src/call.h
  *

@@ -1,25 +1,25 @@
 /*-------------------------------------------------------------------------
  *
  * clock.c
- *	  The time that ids go by, and waiting for it.
+ *	  The clock that ids follow, and waiting for it.
  *
  * The wall clock may be stepped at any time, in either direction.  Ids do not
- * follow a step forward at once: one look at a clock that says 2090 would
- * otherwise carry every database there.
+ * follow a step forward at once: otherwise one look at a clock that says 2090
+ * would carry every database there.
  *
- *		A step forward is believed when it has lasted for some seconds, and
- *		one of more than snowflake.max_jump not at all.
+ *		A step forward is believed once it has lasted for some seconds; one
+ *		of more than snowflake.max_jump is never believed.
  *
- * Steps are seen by comparing the wall clock with a reference clock, which
- * nobody can set.  The difference is the offset.  While a new offset is in
- * doubt, time goes on at the old one.  Up to the highest offset that was ever
- * believed a new one is believed at once, as when a clock that was set back is
- * set right.  So is the first look after a start, as there is nothing to
- * compare it with but the last checkpoint before the start.
+ * To see steps, we compare the wall clock with a reference clock, which nobody
+ * can set.  The difference is the offset.  While a new offset is in doubt,
+ * time goes on at the old one.  An offset up to the highest one that was ever
+ * believed is believed at once, as when a clock that was set back is
+ * corrected.  So is the first look after a start, which can be compared only
+ * with the last checkpoint before the start.
  *
- * Nobody needs to look all the time: ids cannot pass the limit of their
- * database, so a step forward matters only to those who find the clock at or
- * beyond it.  See look() in generator.c.
+ * Sessions need not look all the time: ids cannot pass the limit of their
+ * database, so a step forward matters only to a session that finds the clock
+ * at or beyond the limit.  See look() in generator.c.
  *
  * A server with a leased worker id does not doubt its clock.  Its ids cannot
  * pass the end of the lease.
@@ -44,23 +44,23 @@
 #include "settings.h"
 #include "shared.h"
 
-/* Less than this is no step but noise.  All times here are in us. */
+/* Smaller differences are noise, not steps.  All times here are in us. */
 #define SMALLEST_STEP		10000
-/* A step of less is not worth a line in the log, unless ids stop for it. */
+/* Smaller steps are not logged, unless ids stop for them. */
 #define SMALLEST_LOGGED		100000
-/* A step forward of less is believed at once. */
+/* Smaller steps forward are believed at once. */
 #define LARGEST_UNDOUBTED	USECS_PER_SEC
-/* For how long another one must have lasted. */
+/* Larger ones are believed when they have lasted for so long. */
 #define TIME_TO_BELIEVE		(3 * USECS_PER_SEC)
 
-/* Two looks at the wall clock further apart say nothing about the offset. */
+/* Looks at the wall clock further apart than this do not give an offset. */
 #define LONGEST_LOOK		2000
 #define MAX_LOOKS			10
 
 
 /*
- * The reference clock.  It goes on while the machine is suspended, where the
- * system has such a clock.  INSTR_TIME will not do, as it may be the CPU's
+ * The reference clock.  Where the system has such a clock, it goes on while
+ * the machine is suspended.  INSTR_TIME will not do: it may be the CPU's
  * counter, which nobody keeps in step with the time.
  */
 int64
@@ -76,7 +76,7 @@ ClockReference(void)
 	return now.tv_sec * USECS_PER_SEC + now.tv_nsec / 1000;
 }
 
-/* Look at both clocks at the same time, or nearly so. */
+/* Read both clocks at the same time, or nearly so. */
 static void
 read_clocks(TimestampTz *wall, int64 *reference)
 {
@@ -91,7 +91,7 @@ read_clocks(TimestampTz *wall, int64 *reference)
 	}
 }
 
-/* When the last checkpoint was begun, by the clock of then. */
+/* When the last checkpoint began, by the clock at that time. */
 TimestampTz
 ClockReadCheckpoint(void)
 {
@@ -109,9 +109,10 @@ ClockReadCheckpoint(void)
 
 /*
  * The time from the last checkpoint before the start of the server to the
- * start, which is all that a first look can be compared with.  It includes the
+ * start.  A first look can be compared with nothing else.  This includes the
  * time that the server was down.  The start is that of the postmaster or, if
- * the library is preloaded, of shared memory, as after a crash.
+ * the library is preloaded, that of shared memory, which a crash creates
+ * again.
  */
 static int64
 jump_at_start(TimestampTz wall)
@@ -132,7 +133,7 @@ is_too_far(int64 jump)
 		jump > setting_max_jump * USECS_PER_SEC;
 }
 
-/* Count a step that was believed, and log one that matters. */
+/* Count a step that was believed, and log it if it matters. */
 static void
 note_step(int64 step, TimestampTz wall)
 {
@@ -144,12 +145,12 @@ note_step(int64 step, TimestampTz wall)
 				(step > 0 ?
 				 errmsg("clock was stepped forward by %.3f s", step / 1e6) :
 				 errmsg("clock was stepped back by %.3f s", -step / 1e6),
-				 errdetail("It says %s now.", timestamptz_to_str(wall))));
+				 errdetail("It now says %s.", timestamptz_to_str(wall))));
 }
 
 /*
- * The time to use: the wall clock's or, while that is in doubt, the old one.
- * Throws an error if the clock has jumped too far.
+ * The time to use: that of the wall clock or, while it is in doubt, that of
+ * the old offset.  Throws an error if the clock has jumped too far.
  */
 TimestampTz
 ClockLook(void)
@@ -166,7 +167,7 @@ ClockLook(void)
 
 	read_clocks(&wall, &reference);
 
-	/* mostly there is nothing to see */
+	/* usually nothing has changed */
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	step = clock->started && !clock->doubted ? wall - reference - clock->offset : SMALLEST_STEP;
 	LWLockRelease(&shared->lock);
@@ -214,11 +215,11 @@ ClockLook(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_CLOCK_REFUSED),
 				 errmsg("clock jumped too far ahead for snowflake ids"),
-				 errdetail("The clock says %s, and it should be %s. \"snowflake.max_jump\" is %d s.",
-		/* the function has one buffer for all of its results */
+				 errdetail("The clock says %s, but it should be %s. \"snowflake.max_jump\" is %d s.",
+		/* timestamptz_to_str() has one buffer for all of its results */
 						   pstrdup(timestamptz_to_str(wall)),
 						   pstrdup(timestamptz_to_str(wall - jump)), setting_max_jump),
-				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again when ids have been made.")));
+				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again once ids have been made.")));
 	if (step != 0)
 		note_step(step, wall);
 	return wall;
@@ -272,7 +273,7 @@ ClockIsRefused(void)
 	return is_too_far(jump);
 }
 
-/* The wait event of a reason, which is allocated when it is first needed. */
+/* The wait event of a reason, allocated at its first use. */
 uint32
 ClockWaitEvent(WaitReason reason)
 {
@@ -289,8 +290,9 @@ ClockWaitEvent(WaitReason reason)
 }
 
 /*
- * Sleep for a while; false if the call has waited for snowflake.max_wait, and
- * for "at_least".  All by the reference clock: the other one may be stepping.
+ * Sleep for a while.  False if the call has already waited for
+ * snowflake.max_wait, and for "at_least".  The reference clock measures all
+ * this, because the wall clock may be stepped.
  */
 bool
 ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * clock.h
- *	  The time that ids go by, and waiting for it.
+ *	  The clock that ids follow, and waiting for it.
  *
  * snowflake/src/clock.h
  *
@@ -13,7 +13,7 @@
 #include "compat.h"
 #include "layout.h"
 
-/* What a session sleeps for, as pg_stat_activity shows it. */
+/* Why a session sleeps, as pg_stat_activity shows it. */
 typedef enum WaitReason
 {
 	WAIT_CLOCK,

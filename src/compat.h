@@ -3,9 +3,8 @@
  * compat.h
  *	  Every difference between the supported versions of PostgreSQL.
  *
- * The code elsewhere is written for the newest version; here it is made to
- * work on the older ones.  Included after the PostgreSQL headers that a file
- * needs.
+ * Other files are written for the newest version; this header makes them work
+ * on older ones.  Include it after the PostgreSQL headers that a file needs.
  *
  * snowflake/src/compat.h
  *
@@ -36,30 +35,30 @@
 #include "storage/dsm_registry.h"
 #endif
 
-/* 19 has handlers of signals of a type of its own. */
+/* 19 gave signal handlers a type of their own. */
 #ifndef PG_SIG_IGN
 #define PG_SIG_IGN SIG_IGN
 #endif
 
-/* 18 marks functions that do not return with a word before them. */
+/* 18 has pg_noreturn, which stands before a declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
 /*
- * Settings that can be defined while a parallel query runs; older versions
- * do not mind.
+ * Allows a setting to be defined while a parallel query runs; older versions
+ * allow that anyway.
  */
 #ifndef GUC_ALLOW_IN_PARALLEL
 #define GUC_ALLOW_IN_PARALLEL 0
 #endif
 
-/* 16 wants the memory that a GUC's check hook hands over from guc_malloc(). */
+/* From 16 on, a GUC's check hook must allocate its "extra" by guc_malloc(). */
 #if PG_VERSION_NUM < 160000
 #define guc_malloc(elevel, size) malloc(size)
 #endif
 
-/* 16 gave DecodeDateTime() an argument for details of errors. */
+/* 16 gave DecodeDateTime() an argument for error details. */
 #if PG_VERSION_NUM >= 160000
 #define compat_decode_datetime(...) \
 	DecodeDateTime(__VA_ARGS__, &(DateTimeErrorExtra) {0})
@@ -79,7 +78,7 @@ compat_find_setting(const char *name)
 
 	for (int i = 0; i < num_settings; i++)
 	{
-		/* most of the hundreds differ in the first letter */
+		/* most of the hundreds of settings differ in the first letter */
 		if (pg_tolower((unsigned char) settings[i]->name[0]) == name[0] &&
 			pg_strcasecmp(settings[i]->name, name) == 0)
 			return settings[i];
@@ -88,7 +87,7 @@ compat_find_setting(const char *name)
 #endif
 }
 
-/* Where the file of a relation is; 16 renamed all of it. */
+/* The file of a relation; 16 renamed everything about it. */
 #if PG_VERSION_NUM >= 160000
 typedef RelFileLocator CompatFile;
 #else
@@ -107,14 +106,14 @@ compat_file(Form_pg_class form)
 	return file;
 }
 
-/* Wait events of an extension have names from 17 on. */
+/* From 17 on, the wait events of an extension have names. */
 #if PG_VERSION_NUM >= 170000
 #define compat_wait_event(name) WaitEventExtensionNew(name)
 #else
 #define compat_wait_event(name) PG_WAIT_EXTENSION
 #endif
 
-/* The function that initialises named shared memory; 19 gave it an argument. */
+/* The function to initialize named shared memory; 19 gave it an argument. */
 #if PG_VERSION_NUM >= 190000
 #define SHMEM_INIT_ARGS void *ptr, void *arg
 #define COMPAT_INITIALIZE(function, ptr) (function) ((ptr), NULL)
@@ -133,12 +132,12 @@ compat_file(Form_pg_class form)
 #endif
 
 /*
- * Attach to the shared memory of that name from a backend, without a word in
- * shared_preload_libraries.  Whoever comes first has it initialised, which
- * must not fail; the others wait for that.
+ * Attach to named shared memory from a backend, even if the library is not
+ * preloaded.  The first caller has it initialized, which must not fail; the
+ * others wait for that.
  *
- * 17 has a registry of dynamic shared memory for this.  Before, the memory
- * comes out of the little that the server keeps spare.
+ * 17 has a registry of dynamic shared memory for this.  Before 17, the memory
+ * comes from the small reserve that the server keeps.
  */
 static inline void *
 compat_attach_shmem(const char *name, Size size,

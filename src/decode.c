@@ -3,7 +3,7 @@
  * decode.c
  *	  Functions that take ids apart and put them together, and show layouts.
  *
- * They work on any layout, and make no ids that count as issued.
+ * They work on any layout.  The ids that they return do not count as issued.
  *
  * snowflake/src/decode.c
  *
@@ -86,7 +86,7 @@ FIELD_FUNCTION(snowflake_lane, FIELD_LANE)
 FIELD_FUNCTION(snowflake_sequence, FIELD_SEQUENCE)
 FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
 
-/* The tick of an instant, which must be one of the layout. */
+/* The tick of an instant.  Throws an error if the layout has none for it. */
 static int64
 instant_to_tick(const Layout *layout, TimestampTz instant)
 {
@@ -97,7 +97,7 @@ instant_to_tick(const Layout *layout, TimestampTz instant)
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
 						timestamptz_to_str(instant)),
-		/* the function has one buffer for all of its results */
+		/* timestamptz_to_str() has one buffer for all of its results */
 				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
 						   LayoutToText(layout),
 						   pstrdup(timestamptz_to_str(layout->epoch)),
@@ -109,9 +109,9 @@ instant_to_tick(const Layout *layout, TimestampTz instant)
  * compose(generated_at timestamptz, datacenter_id, worker_id, timeline, lane,
  * sequence, tag int [, layout text])
  *
- * The arguments are in the order of LayoutField.  Decoding gives NULL for a
- * field that the layout lacks, so NULL is what is wanted there; any other
- * NULL makes the id NULL.
+ * The arguments are in the order of LayoutField.  Decoding returns NULL for a
+ * field that the layout lacks, so NULL is expected there; any other NULL makes
+ * the id NULL.
  */
 Datum
 snowflake_compose(PG_FUNCTION_ARGS)
@@ -152,7 +152,7 @@ snowflake_from_timestamp(PG_FUNCTION_ARGS)
 							  instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(0))));
 }
 
-/* The largest id before the tick of any instant, or -1. */
+/* The largest id before the tick of any instant; -1 if there is none. */
 static int64
 last_before(const Layout *layout, TimestampTz instant)
 {
@@ -181,7 +181,7 @@ snowflake_first_from(PG_FUNCTION_ARGS)
 	const Layout *layout = CallLayout(fcinfo, 1);
 	int64		last = last_before(layout, PG_GETARG_TIMESTAMPTZ(0));
 
-	/* above the last id of 63 bits there is no bigint */
+	/* no bigint is greater than the last id of 63 bits */
 	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);
 }
 
@@ -229,8 +229,8 @@ snowflake_layout(PG_FUNCTION_ARGS)
 }
 
 /*
- * capacity([layout text]): until when ids last, for how many workers, and how
- * many of them there are
+ * capacity([layout text]): how long ids last, how many workers can make them,
+ * and how many ids there are per second
  */
 Datum
 snowflake_capacity(PG_FUNCTION_ARGS)

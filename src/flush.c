@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * flush.c
- *	  The flush of what was written to the mark.
+ *	  Flushes what was written to the mark.
  *
- * A commit waits in SyncRepWaitForLSN(), which does what the session's
- * synchronous_commit says, and hides that it was cancelled because the commit
- * has happened.  The mark is for all sessions, and must not count before the
- * standbys have it.  So this waits in a loop of its own.
+ * A commit waits in SyncRepWaitForLSN(), which obeys the session's
+ * synchronous_commit and hides that the wait was canceled, because the commit
+ * has already happened.  The mark serves all sessions, and must not count
+ * before the standbys have it.  So we wait in a loop of our own.
  *
  * snowflake/src/flush.c
  *
@@ -29,7 +29,7 @@
 #include "mark.h"
 
 
-/* Whether synchronous standbys are to have flushed the WAL, and have not. */
+/* Whether synchronous standbys still have to flush the WAL up to here. */
 static bool
 standbys_are_behind(XLogRecPtr lsn)
 {
@@ -50,7 +50,7 @@ standbys_are_behind(XLogRecPtr lsn)
 
 /*
  * Flush the WAL up to here, and wait until synchronous standbys have done so.
- * A cancel throws its error; with "finish" it does not, and the result is false.
+ * A cancel throws its error or, with "finish", makes this return false.
  */
 bool
 MarkFlush(XLogRecPtr lsn, bool finish)

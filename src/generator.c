@@ -1,35 +1,35 @@
 /*-------------------------------------------------------------------------
  *
  * generator.c
- *	  A session's ids.
+ *	  Makes a session's ids.
  *
  * A call may use the ticks from one instant on and before another:
  *
  *		from	the latest of	the clock
  *								the floor of the database		limit.c
  *								the start of the worker's ids	worker.c
- *								the session's next tick, after its worker id changed
+ *								the session's next tick, if its worker changed
  *		end		the earliest of	the limit of the database		limit.c
  *								the end of the worker's lease	worker.c
  *								the clock plus max_ahead
  *								the end of the layout
  *
- * look() computes these, from one consistent look at shared memory.  A lane is
- * chosen that has ids from then on, and increasing ones for this session; see
- * lane.c.  If they are before the end, a window is opened there.  If not,
- * bound.c sees to the one that is in the way: it moves the limit, waits, or
- * throws the error that belongs to it.  Then everything is looked at again.
+ * look() computes both, from one consistent look at shared memory.
+ * LaneChoose() finds a lane that has ids from then on, and increasing ones for
+ * this session.  If they are before the end, we open a window there.  If not,
+ * bound.c deals with the bound that is in the way: it moves the limit, waits,
+ * or throws the error of that bound.  Then we look at everything again.
  *
- * A window is used only while the clock stays in the tick it was in when the
- * window was opened, which may be earlier than the tick of the ids.  Within it
- * an id costs a look at the clock, a few comparisons and a compare-and-swap.
+ * A window is used only while the clock stays in the tick in which the window
+ * was opened, which may be earlier than the tick of the ids.  Until then, an
+ * id costs a look at the clock, a few comparisons and a compare-and-swap.
  *
- * Why no id comes twice: while a server runs, two of its ids differ in lane,
- * tick or sequence (invariant 1 in lane.c).  Across a start they differ in the
- * tick: before it, every id was below a limit that the flushed mark covers
- * (invariant 4 in limit.c); after it, no window opens below the first tick
- * that the mark leaves free (invariant 5).  Ids of two servers differ in the
- * worker id or, with leases, in the tick (worker.c).
+ * Why no id is issued twice: while a server runs, two of its ids differ in
+ * lane, tick or sequence (invariant 1 in lane.c).  Across a start they differ
+ * in the tick: before the start, every id was below a limit that the flushed
+ * mark covers (invariant 4 in limit.c); after it, no window opens below the
+ * first tick that the mark leaves free (invariant 5).  Ids of two servers
+ * differ in the worker id or, with leases, in the tick (worker.c).
  *
  * snowflake/src/generator.c
  *
@@ -50,7 +50,7 @@
 #include "settings.h"
 #include "worker.h"
 
-/* What a session knows of the layout in force, the settings and its worker. */
+/* The session's copy of the layout in force, the settings and its worker. */
 static struct
 {
 	uint32		settings_version;
@@ -69,7 +69,7 @@ static struct
 static struct
 {
 	Window		lane;
-	/* while the clock is in this tick, in PostgreSQL's microseconds */
+	/* usable while the clock is in this tick, in PostgreSQL's microseconds */
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
 	int64		id_bits;		/* server bits and lane, in place */
@@ -82,7 +82,7 @@ static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
 static bool filled_lane = false;	/* in the tick of the last id */
 
 
-/* Error context callback: count errors that come for want of ids. */
+/* Error context callback: count errors that keep a session from making ids. */
 static void
 count_error(void *arg)
 {
@@ -91,8 +91,8 @@ count_error(void *arg)
 
 /*
  * Take over the settings and the worker, at first use and whenever they have
- * changed.  The version is read first: if anything changes after that, it is
- * seen by the next look at the version.
+ * changed.  The version is read first: the next look at it shows anything that
+ * changes after that.
  */
 static void
 configure(int64 *wait_start)
@@ -101,7 +101,7 @@ configure(int64 *wait_start)
 	int64		old_bits = config.worker.bits;
 	uint32		version;
 
-	/* the timeline is not known before recovery has ended */
+	/* the timeline is not known until recovery has ended */
 	PreventCommandDuringRecovery("snowflake_nextval()");
 
 	SettingsCheckUsable();
@@ -138,9 +138,9 @@ is_configured(void)
 }
 
 /*
- * The ticks that a call may use.  A session that wants a block, or took more
- * than an eighth of a lane in its last tick, has to leave room for others: it
- * gets half of what ids may be ahead of the clock.
+ * Compute the ticks that a call may use.  A session that wants a block, or
+ * took more than an eighth of a lane in its last tick, must leave room for
+ * others: its ids may be only half as far ahead of the clock.
  */
 static void
 look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
@@ -155,9 +155,10 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 	range->lease_end = WorkerLeaseEnd(&config.worker);
 
 	/*
-	 * Below the limit a clock that was stepped ahead does no harm: check it
-	 * at the limit, below the floor, where it was stepped back, and while it
-	 * is in doubt.  If we miss the beginning of a doubt, LimitMove() sees it.
+	 * Below the limit, a clock that was stepped ahead does no harm.  So check
+	 * it only at the limit, below the floor, where it was stepped back, and
+	 * while it is in doubt.  If we miss the beginning of a doubt, LimitMove()
+	 * sees it.
 	 */
 	if (!LayoutTimeToTick(layout, now, &range->wall_tick))
 		range->wall_tick = -1;
@@ -176,7 +177,7 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 					 Min(range->ahead_end, (uint64) layout->last_tick + 1));
 }
 
-/* Open a window: settle which lane and tick the next ids come from. */
+/* Open a window: choose the lane and the tick that the next ids come from. */
 static void
 open_window(TimestampTz now, bool block, int64 *wait_start)
 {
@@ -204,7 +205,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 		now = GetCurrentTimestamp();
 	}
 
-	/* whatever takes time begins again, with a new look at everything */
+	/* after anything that takes time, look at everything again */
 	for (;; now = GetCurrentTimestamp())
 	{
 		CHECK_FOR_INTERRUPTS();
@@ -215,8 +216,8 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 		}
 
 		/*
-		 * No barrier: if this sees anything of a later change, LaneTake()
-		 * sees its version.
+		 * No barrier is needed: if this sees any part of a later change,
+		 * LaneTake() sees the new version.
 		 */
 		layout = SharedLayout();
 		look(layout, now, block, &range);
@@ -276,7 +277,7 @@ GeneratorNext(int64 tag_bits)
 	TimestampTz now = GetCurrentTimestamp();
 	int64		wait_start = 0;
 
-	/* one comparison for both ends of the clock's tick */
+	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
 		likely(take(1, tag_bits) > 0))
 		return last_id;
@@ -289,7 +290,7 @@ GeneratorNext(int64 tag_bits)
 	}
 }
 
-/* The worker to make ids with, for other calls. */
+/* The worker to make ids with, for callers elsewhere. */
 const Worker *
 GeneratorWorker(void)
 {
@@ -307,9 +308,9 @@ GeneratorWorker(void)
 }
 
 /*
- * How many consecutive ids one call can get at most, beginning with no id
- * ahead of the clock, before it has waited for too long.  Throws an error if
- * the layout has none.
+ * The most consecutive ids that one call can get before it has waited for too
+ * long, if no id is ahead of the clock when it begins.  Throws an error if the
+ * layout has no consecutive ids.
  */
 int64
 GeneratorReservable(void)
@@ -334,9 +335,9 @@ GeneratorReservable(void)
 
 /*
  * Make consecutive ids, as many as are wanted or as the lane has left in its
- * tick.  Returns their number.  There must be some, see above.  A caller who
- * goes on until it has all of them has one "wait_start" for them, 0 at first,
- * and waits once for them all.
+ * tick.  Returns their number.  The layout must have consecutive ids, see
+ * above.  A caller that goes on until it has all of them passes the same
+ * "wait_start", 0 at first, so that snowflake.max_wait covers them all.
  */
 int
 GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start)
@@ -349,7 +350,7 @@ GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start)
 		taken = take(count, 0);
 	} while (taken == 0);
 
-	/* not for single ids: the window ends where a greedy session has to stop */
+	/* do not use it for single ids: it ends where greedy sessions must stop */
 	window.clock_length = 0;
 	*last = last_id;
 	*first = last_id - taken + 1;
@@ -364,7 +365,7 @@ GeneratorLast(int64 *id)
 	return last_id != forgotten_id;
 }
 
-/* The session gets another client, which has made no id yet. */
+/* The session gets a new client, which has made no id yet. */
 void
 GeneratorForgetLast(void)
 {

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * generator.h
- *	  A session's ids.
+ *	  Makes a session's ids.
  *
  * snowflake/src/generator.h
  *

@@ -3,9 +3,9 @@
  * inspect.c
  *	  A picture of an id, for a terminal of 80 columns.
  *
- * The bits stand in the first line, in groups of a field each.  Below that,
- * each field has a line with its name and value, beginning with the least
- * significant one, so that the others can be joined to their bits:
+ * The first line shows the bits, grouped by field.  Below it, each field has a
+ * line with its name and value.  The least significant field comes first, so
+ * that bars can connect the others to their bits:
  *
  *		00000110100001001101011101011110111110110 00000 01 110 011101110101
  *		|                                         |     |  |   |
@@ -25,7 +25,7 @@
 
 #include "inspect.h"
 
-/* The bits of all fields, apart from each other. */
+/* The bits of all fields, separated by blanks. */
 static void
 append_bits(StringInfo text, const Layout *layout, int64 id)
 {
@@ -53,9 +53,9 @@ append_field(StringInfo text, const Layout *layout, LayoutField field, int64 id)
 }
 
 /*
- * One of the lines, of which there are num_fields + 2: the bits, a mark below
- * the first of each field, and the fields from the last to the first, each in
- * the place of its mark.
+ * One of num_fields + 2 lines: the bits, a bar below the first bit of each
+ * field, and the fields from the last to the first, each in the place of its
+ * bar.
  */
 char *
 InspectLine(const Layout *layout, int64 id, int line)

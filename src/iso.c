@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * iso.c
- *	  Instants in ISO-8601, as the epoch of a layout is given.
+ *	  Instants in ISO-8601, the form of a layout's epoch.
  *
- * They mean the same whatever DateStyle and TimeZone the session has.  Reading
- * one must not throw, see layout.c.
+ * Their meaning does not depend on the session's DateStyle and TimeZone.
+ * Reading one must not throw, see layout.c.
  *
  * snowflake/src/iso.c
  *
@@ -21,8 +21,8 @@
 #include "layout.h"
 
 /*
- * Whether the text has the form YYYY-MM-DDThh:mm[:ss[.ffffff]], and what
- * follows it.
+ * Whether the text begins with YYYY-MM-DDThh:mm[:ss[.ffffff]].  Sets *zone to
+ * what follows.
  */
 static bool
 is_instant(const char *text, const char **zone)
@@ -62,10 +62,10 @@ is_zone(const char *zone)
 }
 
 /*
- * Read an instant that is known to have the ISO form with PostgreSQL's own
- * parser.  It must not see the letters "T" and "Z": it would look them up
- * among the abbreviations of zones, which are the session's, and which a
- * parallel worker may not have at the time that it is given the settings.
+ * Read an instant that has the ISO form with PostgreSQL's own parser.  The
+ * parser must not see the letters "T" and "Z": it would look them up among the
+ * session's zone abbreviations, which a parallel worker may not have yet when
+ * it is given the settings.
  */
 static bool
 read_instant(const char *value, const char *zone_text, TimestampTz *instant)
@@ -90,7 +90,7 @@ read_instant(const char *value, const char *zone_text, TimestampTz *instant)
 		tm2timestamp(&tm, fsec, &zone, instant) == 0;
 }
 
-/* Take an instant apart, in UTC.  False if its year does not have four digits. */
+/* Take an instant apart, in UTC.  False unless its year has four digits. */
 static bool
 to_fields(TimestampTz instant, struct pg_tm *tm, fsec_t *fsec)
 {
@@ -118,7 +118,7 @@ IsoParse(const char *text, TimestampTz *instant, char **reason)
 	else if (!read_instant(text, zone, instant))
 		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
 						   text);
-	/* the zone may take it to a year that IsoFromInstant() cannot write */
+	/* the zone may shift it to a year that IsoFromInstant() cannot write */
 	else if (!to_fields(*instant, &tm, &fsec))
 		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
 						   text);

@@ -10,27 +10,27 @@
  *		Invariant 1.  The word of a lane only grows, and every id takes a word
  *		of its own.  So no two ids have the same lane, tick and sequence.
  *
- *		Invariant 2.  The ids of a session increase.  On one lane that is
- *		invariant 1.  A session goes to another lane only in a later tick than
- *		that of its last id or, if the lane field is more significant than the
- *		sequence, in the same tick to a lane with a higher number.
+ *		Invariant 2.  The ids of a session increase.  On one lane, invariant 1
+ *		ensures that.  A session changes to another lane only in a later tick
+ *		than that of its last id or, if the lane field is more significant
+ *		than the sequence, in the same tick to a lane with a higher number.
  *
- * A session keeps a window: a lane and a tick to take ids from.  It depends on
- * the worker id, its lease, and the limit and floor of the database as well.
- * Moving limit or floor ahead, or renewing a lease, leaves open windows valid;
- * every other change goes through one version:
+ * A session keeps a window: a lane and a tick to take ids from.  The window
+ * also depends on the worker id, its lease, and the limit and floor of the
+ * database.  Moving limit or floor ahead, or renewing a lease, leaves open
+ * windows valid; every other change goes through one version:
  *
  *		Invariant 3.  Once LaneEndChange() has returned, no session can take
  *		an id from a window opened before LaneBeginChange().
  *
- * The version is raised before the change, so that no id is made by half of
- * it.  After the change every lane is moved by one word.  A session that has
- * read its lane's word before that fails to swap it, and looks again; see
+ * The version is raised before the change, so that no id is made from half of
+ * it.  After the change, every lane's word is moved ahead by one.  A session
+ * that read its lane's word before that fails to swap it, and looks again; see
  * LaneTake().
  *
  * Note about locking issues: words and version are atomics.  The lock guards
- * the numbers of sessions, and is held during a change, with no wait and no
- * error in between.
+ * the numbers of sessions, and is held during a change, which must neither
+ * wait nor throw an error.
  *
  * snowflake/src/lane.c
  *
@@ -52,7 +52,7 @@ static int	sequence_bits;
 static uint64 sequence_mask;
 
 
-/* How many lanes there are with a layout. */
+/* How many lanes a layout has. */
 int
 LaneCount(const Layout *layout)
 {
@@ -77,8 +77,8 @@ leave(int code, Datum arg)
 }
 
 /*
- * Settle in the lane that the low bits of the PID name or, if another session
- * lives there, in the one with the fewest sessions.
+ * Choose a home lane: the one that the low bits of the PID give or, if another
+ * has fewer sessions, the one with the fewest.
  */
 void
 LaneEnter(const Layout *layout)
@@ -109,7 +109,7 @@ LaneEnter(const Layout *layout)
 	before_shmem_exit(leave, (Datum) 0);
 }
 
-/* How many lanes this session can have ids from. */
+/* How many lanes this session can take ids from. */
 int
 LaneReach(void)
 {
@@ -125,7 +125,7 @@ LaneGreedyLast(uint64 mask)
 
 /*
  * The first tick, not before "from", in which the lane has an id for this
- * session.  Sets *used if others have taken ids of it.
+ * session.  Sets *used if ids of that tick have been taken already.
  */
 static uint64
 first_tick(int lane, uint64 from, uint64 last_sequence, bool *used)
@@ -141,17 +141,18 @@ first_tick(int lane, uint64 from, uint64 last_sequence, bool *used)
 }
 
 /*
- * Choose where the next ids come from: the first tick, not before "from",
- * that a lane has them in.  That is the home lane, or the one of the last id
- * while its tick lasts, unless another one has them earlier; of others rather
- * one that is unused in the tick, so that sessions keep out of each other's
- * way.
+ * Choose where the next ids come from: the first tick, not before "from", in
+ * which a lane has ids.  Prefer the home lane, or the lane of the last id
+ * while its tick lasts, unless another lane has ids earlier.  Among others,
+ * prefer one that is unused in the tick, so that sessions keep out of each
+ * other's way.
  *
- * A session that has filled a lane begins the next tick at the lowest lane, to
- * have all of them.  A greedy one leaves some ids of each tick to others.
+ * A session that has filled a lane begins the next tick at the lowest lane, so
+ * that it can use all of them.  A greedy session leaves some ids of each tick
+ * to others.
  *
- * "last_word" is that of the session's last id, 0 if there is none.  This is
- * what keeps invariant 2.
+ * "last_word" is the word of the session's last id, 0 if there is none; it
+ * serves to keep invariant 2.
  */
 LaneSpot
 LaneChoose(uint64 from, uint64 last_word, int last_lane, bool greedy,
@@ -172,7 +173,7 @@ LaneChoose(uint64 from, uint64 last_word, int last_lane, bool greedy,
 		best.tick = first_tick(preferred, from, last_sequence, &best_used);
 		if (best.tick == from)
 			return best;
-		/* it has filled this one: it begins the next tick at the lowest */
+		/* it has filled this lane, and begins the next tick at the lowest */
 		if (goes_on)
 			best.tick = PG_UINT64_MAX;
 	}
@@ -192,7 +193,7 @@ LaneChoose(uint64 from, uint64 last_word, int last_lane, bool greedy,
 	return best;
 }
 
-/* The furthest tick that any id can be in that has been made so far. */
+/* The furthest tick that any id made so far can be in. */
 uint64
 LaneFurthestTick(const Layout *layout)
 {
@@ -203,7 +204,7 @@ LaneFurthestTick(const Layout *layout)
 	return furthest >> layout->bits[FIELD_SEQUENCE];
 }
 
-/* How many lanes are homes, and of how many sessions. */
+/* How many lanes are homes, and to how many sessions. */
 void
 LaneGetUse(int *lanes, int *sessions)
 {
@@ -217,22 +218,22 @@ LaneGetUse(int *lanes, int *sessions)
 	LWLockRelease(&shared->lock);
 }
 
-/* Begin to change what windows depend on. */
+/* Begin to change something that windows depend on. */
 void
 LaneBeginChange(void)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 
 	/*
-	 * A full barrier, which pairs with LaneTake(): whoever sees the change,
-	 * or a word moved, sees this.
+	 * A full barrier, which pairs with LaneTake(): a session that sees the
+	 * change, or a moved word, sees the new version.
 	 */
 	pg_atomic_fetch_add_u32(&shared->version, 1);
 }
 
 /*
- * Close all windows, now that the change is made.  Moving the words is a full
- * barrier, too: whoever sees one moved sees the change.
+ * Close all windows, after the change was made.  Moving a word is a full
+ * barrier, too: a session that sees a moved word sees the change.
  */
 void
 LaneEndChange(void)

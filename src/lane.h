@@ -30,15 +30,15 @@ typedef struct Window
 } Window;
 
 /*
- * Take so many ids at once from the window, or those that it has left.
- * Returns their number.  Their words end with *last_word.
+ * Take "count" ids at once from the window, or as many as it has left.
+ * Returns their number, and sets *last_word to the word of the last one.
  *
- * The barrier pairs with a change, which raises the version before all else, and
- * moves the words last, by full barriers.  If we read the word after the move, or
- * the window was opened with anything that the change made, we see the new
- * version; else the compare-and-swap fails or was before the move.  Until the
- * words are moved, a take that has compared the version already can still succeed.
- * model/weak has all of that.
+ * The barrier pairs with a change, which raises the version before all else
+ * and moves the words last, both by full barriers.  If we read the word after
+ * the move, or the window was opened with anything that the change made, we
+ * see the new version; otherwise the compare-and-swap fails, or came before
+ * the move.  Until the words are moved, a take that has already compared the
+ * version can still succeed.  model/weak checks all of this.
  */
 static inline int
 LaneTake(const Window *window, int count, uint64 *last_word)

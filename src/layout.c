@@ -4,11 +4,11 @@
  *	  How the 63 bits of a snowflake id are divided.
  *
  * Reading the text of a layout must not throw, because it happens in the
- * check hook of a setting, where an error would take the server down: what
- * is wrong comes back as a reason.  The checks of values and ids do throw.
+ * check hook of a setting, where an error would take the server down.  It
+ * returns a reason instead.  The checks of values and ids do throw.
  *
- * The text means the same whatever the settings of the session (DateStyle,
- * TimeZone) are: functions that take a layout are IMMUTABLE.
+ * The meaning of the text must not depend on the session's DateStyle and
+ * TimeZone: functions that take a layout are IMMUTABLE.
  *
  * snowflake/src/layout.c
  *
@@ -42,8 +42,8 @@ const char *const layout_field_names[] = {
 };
 
 /*
- * Layouts that have a name.  The first is the default one.  Epochs in Unix
- * milliseconds are those that the generators of that name were published
+ * Layouts that have a name.  The first is the default.  The epochs, in Unix
+ * milliseconds, are those that the generators of these names were published
  * with.
  */
 static const struct
@@ -84,7 +84,7 @@ static const struct
 /* 2026-01-01 00:00 UTC, as in the default layout */
 #define DEFAULT_EPOCH_UNIX_MS	INT64CONST(1767225600000)
 
-/* No layout that makes sense comes near this; it bounds what is quoted. */
+/* No sensible layout comes near this; it bounds what messages quote. */
 #define MAX_TEXT_LENGTH 500
 
 static bool
@@ -116,7 +116,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 		return false;
 	}
 
-	/* What a preset already has stays in its place, the rest goes below. */
+	/* A field that the preset has keeps its place; others go below. */
 	if (layout->bits[field] == 0)
 	{
 		if (!is_time && layout->num_fields == 0)
@@ -272,8 +272,8 @@ finish_layout(Layout *layout, char **reason)
 }
 
 /*
- * Read the text of a layout.  If it is not one, return false and a reason, a
- * sentence that can serve as an error's detail.
+ * Read the text of a layout.  If the text is invalid, return false and a
+ * reason, a sentence that can serve as an error's detail.
  */
 bool
 LayoutParse(const char *text, Layout *layout, char **reason)
@@ -317,15 +317,15 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 }
 
 /*
- * An instant as LayoutParse() reads an epoch: in ISO-8601, or in Unix
- * milliseconds where the year does not have four digits.
+ * An instant in the form of an epoch: in ISO-8601, or in Unix milliseconds if
+ * the year does not have four digits.
  */
 char *
 LayoutInstantToText(TimestampTz instant)
 {
 	char	   *iso = IsoFromInstant(instant);
 
-	/* microseconds since 1970 may be more than there is room for */
+	/* microseconds since 1970 could overflow */
 	return iso != NULL ? iso :
 		psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
 				 UNIX_EPOCH_TO_POSTGRES / 1000);

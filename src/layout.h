@@ -24,10 +24,10 @@
 #define LAYOUT_MAX_BITS			63
 /* Every field but the time is shown to SQL as an integer. */
 #define LAYOUT_MAX_FIELD_BITS	31
-/* One bit at least is left for what tells two ids of a tick apart. */
+/* At least one bit is left to tell two ids of a tick apart. */
 #define LAYOUT_MAX_TIME_BITS	62
 
-/* What a timestamp has to be added to be in microseconds since 1970. */
+/* Add this to a timestamp to get microseconds since 1970. */
 #define UNIX_EPOCH_TO_POSTGRES \
 	((int64) (POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
@@ -45,9 +45,9 @@ typedef enum LayoutField
 #define LAYOUT_NUM_FIELDS	(FIELD_TAG + 1)
 
 /*
- * A field of no bits is the same as a field that is not there; its shift is
- * zero.  LayoutParse() clears the padding, so copies made by memcpy() can be
- * compared by memcmp().
+ * A field of no bits is the same as an absent field; its shift is zero.
+ * LayoutParse() clears the padding, so copies made by memcpy() can be compared
+ * by memcmp().
  */
 typedef struct Layout
 {
@@ -77,7 +77,7 @@ extern void LayoutCheckValue(const Layout *layout, LayoutField field,
 extern void LayoutCheckId(const Layout *layout, int64 id);
 extern void LayoutCheckAnyId(int64 id);
 
-/* The largest value of a field, also what masks it. */
+/* The largest value of a field, which is also its mask. */
 static inline int64
 LayoutLargest(const Layout *layout, LayoutField field)
 {
@@ -90,14 +90,14 @@ LayoutGet(const Layout *layout, LayoutField field, int64 id)
 	return (id >> layout->shift[field]) & LayoutLargest(layout, field);
 }
 
-/* The value must fit, and must be 0 for a field that is not there. */
+/* The value must fit, and must be 0 for an absent field. */
 static inline int64
 LayoutPut(const Layout *layout, LayoutField field, int64 value)
 {
 	return value << layout->shift[field];
 }
 
-/* The largest id, unless timestamptz ends before the time field is full. */
+/* The largest id; timestamptz may end before the time field is full. */
 static inline int64
 LayoutLargestId(const Layout *layout)
 {
@@ -107,8 +107,8 @@ LayoutLargestId(const Layout *layout)
 }
 
 /*
- * Microseconds from one instant to a later one.  Timestamps reach further
- * into both directions than an int64 could hold their difference.
+ * Microseconds from one instant to a later one.  The difference of two
+ * timestamps may not fit an int64.
  */
 static inline uint64
 LayoutSpan(TimestampTz from, TimestampTz to)
@@ -124,7 +124,7 @@ LayoutTickToTime(const Layout *layout, int64 tick)
 						  (uint64) tick * (uint64) layout->tick);
 }
 
-/* The same, also for a tick after the last one, which has no start. */
+/* The same, but a tick after the last one counts as the last one. */
 static inline TimestampTz
 LayoutTickInstant(const Layout *layout, uint64 tick)
 {

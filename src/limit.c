@@ -12,34 +12,34 @@
  *		moved there.
  *
  *		Invariant 5.  No window is opened in a tick below the floor.  After a
- *		start the floor is above all that the mark covered, so no tick from
- *		before is used again, even if the clock was set back; and a lane that
- *		was idle for long does not fall behind the others.
+ *		start the floor is above everything that the mark covered, so no tick
+ *		from before the start is used again, even if the clock was set back.
+ *		Nor does a lane that was idle for long fall behind the others.
  *
- * The limit moves ahead by a reservation at a time, about once a second, by
- * whichever session notices first that half of it is used.  The floor is
- * raised before the mark is written, and the limit after it was flushed;
- * sessions read them in the opposite order.  So whoever sees a new limit also
- * sees its floor.
+ * The limit moves ahead by a reservation at a time, about once a second.  The
+ * session that first notices that half of the reservation is used moves it.
+ * The floor is raised before the mark is written, and the limit after the mark
+ * was flushed; sessions read the two in the opposite order.  So a session that
+ * sees a new limit also sees its floor.
  *
  * "written" is the last bound that this server wrote to the pages, 0 after a
  * start.  Any other bound found there was written before the start, or came
  * with a template or with another database that had our OID: ids begin above
- * it.  Nothing remembers such a bound until the limit has been moved; each
+ * it.  Such a bound is not remembered until the limit has been moved; each
  * attempt reads it again.  So a slot without sessions can be given to another
  * database: the pages hold everything that matters.  A bound that looks like
- * ours may still be from a template; so a database that was created again does
- * not go on with the slot, see LimitEnter().
+ * ours may still come from a template, so a database that was created again
+ * must not inherit its slot, see LimitEnter().
  *
- * A mark above the guard was set by SQL.  From the next move of the limit on
- * ids are above it.  If it is too far ahead of the clock, the limit is not
+ * A mark above the guard was set by SQL.  Ids are above it from the next move
+ * of the limit on.  If it is too far ahead of the clock, the limit is not
  * moved, and calls wait or fail.
  *
  * Note about locking issues: floor, closed and written of a slot change under
  * the content locks of the mark's pages, which are taken before the shared
- * lock.  The limit is raised when these are released, under the shared lock,
- * as a flush must not hold up the pages.  LimitEnter() clears a slot without
- * sessions under the shared lock alone.
+ * lock.  The limit is raised after these are released, under the shared lock,
+ * because a flush must not hold up the pages.  LimitEnter() clears a slot
+ * without sessions under the shared lock alone.
  *
  * snowflake/src/limit.c
  *
@@ -59,12 +59,12 @@
 #include "origin.h"
 #include "settings.h"
 
-/* What the limit is moved by, in us of id-time: if a tick is less than that. */
+/* How far the limit is moved, in us of id time, unless a tick is longer. */
 #define RESERVATION		(2 * USECS_PER_SEC)
-/* For how many ms to sleep while another session moves the limit. */
+/* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
 
-/* that of our database, from LimitEnter() on */
+/* the slot of our database, from LimitEnter() on */
 DatabaseSlot *limit_slot = NULL;
 
 
@@ -78,8 +78,8 @@ clear(DatabaseSlot *slot)
 }
 
 /*
- * Forget what is known of our database, as after a start: it is not about the
- * pages that there are now.  The caller has locked these.
+ * Forget what is known of our database, as after a start, because it does not
+ * describe the present pages.  The caller has locked these.
  */
 void
 LimitForget(void)
@@ -104,8 +104,8 @@ leave(int code, Datum arg)
 }
 
 /*
- * Who has written the row of our database: another one with the same OID has
- * another row.
+ * The transaction that wrote our database's row in pg_database.  Another
+ * database with the same OID has another row.
  */
 static TransactionId
 database_row(void)
@@ -121,12 +121,12 @@ database_row(void)
 }
 
 /*
- * Find the slot of our database, or take one.  One without sessions whose
+ * Find the slot of our database, or take one.  A slot without sessions whose
  * limit the clock has passed can be taken: its database loses nothing.
  *
- * A database that was dropped has no sessions.  So the row matters only then;
- * ALTER DATABASE writes another one, too: then ids begin above the mark, as
- * after a start.
+ * A database that was dropped has no sessions, so the row matters only if
+ * there are none.  ALTER DATABASE writes a new row, too: ids then begin above
+ * the mark, as after a start.
  */
 void
 LimitEnter(void)
@@ -182,8 +182,8 @@ LimitEnter(void)
 
 /*
  * The bound to write for a limit at this tick: one below the worker's smallest
- * id in it, where nobody has made ids yet.  So the id after the bound shows
- * which worker has written it, for resets.
+ * id in the tick, where nobody has made ids yet.  So the id after the bound
+ * tells resets which worker wrote it.
  */
 int64
 LimitMarkBelow(const Layout *layout, const Worker *worker, uint64 tick)
@@ -200,14 +200,14 @@ LimitTickAbove(const Layout *layout, int64 id)
 	return id == 0 ? 0 : ((uint64) id >> layout->shift[FIELD_TIME]) + 1;
 }
 
-/* By how many ticks the limit is moved, unless ids run away from the clock. */
+/* By how many ticks the limit is moved, unless ids outrun the clock. */
 uint64
 LimitReservation(const Layout *layout)
 {
 	return Max(RESERVATION / layout->tick, 1);
 }
 
-/* By how many ticks ids may be ahead of the clock. */
+/* How many ticks ids may be ahead of the clock. */
 uint64
 LimitAhead(const Layout *layout)
 {
@@ -216,8 +216,8 @@ LimitAhead(const Layout *layout)
 }
 
 /*
- * The first tick that a worker may use after a reset of the mark by another
- * one.  A lease says that by itself.
+ * The first tick that a worker may use after another one reset the mark.  A
+ * lease has a start of its own.
  */
 uint64
 LimitTickOf(const Layout *layout, const Worker *worker, const Guard *guard)
@@ -228,8 +228,8 @@ LimitTickOf(const Layout *layout, const Worker *worker, const Guard *guard)
 }
 
 /*
- * Look at the pages when a session begins, or something has changed.  Sets
- * *start to the first tick that the worker may use.  False if they are locked.
+ * Read the pages when a session begins or something has changed.  Sets *start
+ * to the first tick that the worker may use.  False if the pages are locked.
  */
 bool
 LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
@@ -244,8 +244,9 @@ LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
 }
 
 /*
- * Read the limit first: with a new limit and an old floor, a session could make
- * ids in ticks that were used before the last start.  Pairs with LimitMove().
+ * Read the limit first: with a new limit and an old floor, a session could
+ * make ids in ticks that were used before the last start.  Pairs with
+ * LimitMove().
  */
 void
 LimitGet(uint64 *limit, uint64 *floor)
@@ -270,7 +271,7 @@ LimitIsNear(uint64 tick)
 
 /*
  * The furthest tick that SQL may set the mark to, or advance ids to.  Without
- * a bound one database could carry the others along.
+ * this bound, one database could carry the others along.
  */
 uint64
 LimitFarthest(const Layout *layout, uint64 now_tick)
@@ -281,8 +282,8 @@ LimitFarthest(const Layout *layout, uint64 now_tick)
 }
 
 /*
- * The first tick above what the pages hold and this server has not written.
- * Sets *is_far if ids cannot be there yet.
+ * The first tick above a value in the pages that this server has not written;
+ * 0 if there is none.  Sets *is_far if ids cannot be there yet.
  */
 uint64
 LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
@@ -303,9 +304,9 @@ LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 }
 
 /*
- * Open the mark to move the limit beyond a tick.  Those who need that and find
- * another session at it sleep until it is done, and do not queue up for the
- * lock, unless it takes long.
+ * Open the mark to move the limit beyond a tick.  A session that needs the
+ * move now, and finds another session at it, sleeps until that is done.  It
+ * does not queue up for the lock unless that takes long.
  */
 static MarkOpenResult
 open_to_move(Mark *mark, uint64 tick, bool must)
@@ -326,7 +327,7 @@ open_to_move(Mark *mark, uint64 tick, bool must)
 	return result;
 }
 
-/* By how many ticks to move the limit of a slot. */
+/* By how many ticks to move the limit of our slot. */
 static uint64
 next_reservation(const Layout *layout)
 {
@@ -351,11 +352,13 @@ next_reservation(const Layout *layout)
 
 /*
  * Move the limit a reservation ahead of a tick.  If that "must" be done now,
- * the tick is beyond the limit; else half of the way there is used.
+ * the tick is at or beyond the limit; otherwise half of the reservation is
+ * used.
  *
- * Whoever gets the mark looks at everything again, as others may have moved
- * the limit or reset the mark meanwhile.  Nothing is moved if the mark is
- * found too far ahead of the clock: then *mark_tick is the first tick above.
+ * Once we have the mark, we look at everything again, because others may have
+ * moved the limit or reset the mark meanwhile.  If the mark turns out to be
+ * too far ahead of the clock, nothing is moved, and *mark_tick is the first
+ * tick above it.
  */
 LimitResult
 LimitMove(const Layout *layout, const Worker *worker, uint32 version,
@@ -428,15 +431,15 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	if (was_lowered)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
-				 errdetail("It has been put right.")));
+				 errdetail("It has been corrected.")));
 	if (is_strange)
 		OriginCheck(worker->leased);
 	return LIMIT_MOVED;
 }
 
 /*
- * Look at the mark, and where this worker's ids can begin, without waiting.
- * False if the mark is not there or cannot be moved.
+ * Read the mark, and where this worker's ids can begin, without waiting.
+ * False if the mark does not exist or cannot be moved.
  */
 bool
 LimitPeek(const Layout *layout, const Worker *worker, int64 *value,

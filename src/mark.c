@@ -9,35 +9,34 @@
  *		was on disk before the id was returned.  After a start, every new id
  *		is greater than the bound.
  *
- * It is kept in two places, the greater of which counts.  Both are in the
+ * The bound is kept in two places; the greater one counts.  Both are in the
  * schema snowflake_internal, and are written together:
  *
- * - The mark is the last_value of a sequence.  pg_dump writes it, restoring
- *	 sets it, and so may the owner of the database.
- * - The guard is the row of a materialized view, which no command of SQL
- *	 lowers: it takes no DML, is not published and not dumped, and a REFRESH
- *	 keeps the row that is there.  It also holds what a reset decided, see
- *	 adjust.c.
+ * - The mark is the last_value of a sequence.  pg_dump saves it, a restore
+ *	 sets it, and the owner of the database may set it, too.
+ * - The guard is the row of a materialized view, which no SQL command lowers:
+ *	 it takes no DML, is neither published nor dumped, and a REFRESH keeps its
+ *	 row.  It also holds what a reset decided, see adjust.c.
  *
  * The pages are written with generic WAL.  That needs no transaction id, so
- * ids can be made in read-only transactions and in parallel workers.  They
- * are full images: the core's nextval() does not write the bytes that a delta
- * would leave out.
+ * ids can be made in read-only transactions and in parallel workers.  We log
+ * full images, because a delta leaves out bytes that the core's nextval() may
+ * have changed without logging them.
  *
  * Writing is not transactional, but the two relations are.  If the
- * transaction that made them fails, they are gone with what they hold; if it
- * gave them new files, the old ones come back, without what was written to the
- * new ones.  MarkCheckStays() refuses to write in such a transaction.
+ * transaction that created them fails, they are gone with their contents; if
+ * it gave them new files, the old ones come back, without what was written to
+ * the new ones.  MarkCheckStays() refuses to write in such a transaction.
  *
  * Note about locking issues: one session at a time moves the mark.  It holds
- * a lock on the guard, with a sub-id that nobody else uses, and waits for
- * no other lock while it does: the relations are locked as nextval() does,
- * but only if that is possible at once.  What the pages hold is guarded by
- * their content locks, the sequence's first, which are released before the
- * WAL is flushed, see flush.c.  Processes of one parallel group do not keep
- * each other out by that lock, so LimitMove() is right without it.
- * AdjustReset(), which no parallel query runs, is not: the lock keeps a mover
- * that has looked at the clock before the reset from writing after it.
+ * a lock on the guard, with a sub-id that nobody else uses, and waits for no
+ * other lock meanwhile: it locks the relations as nextval() does, but only if
+ * that is possible at once.  Content locks guard what the pages hold.  They
+ * are taken on the sequence first, and released before the WAL is flushed, see
+ * flush.c.  The lock on the guard does not exclude processes of the same
+ * parallel group, so LimitMove() is correct without it.  AdjustReset() is not,
+ * but no parallel query runs it.  There, the lock keeps a mover that looked at
+ * the clock before the reset from writing after it.
  *
  * snowflake/src/mark.c
  *
@@ -72,15 +71,15 @@
 /* the sub-id of the guard in our lock; that of the relation itself is 0 */
 #define MARK_LOCK_SUBID		1
 
-/* Where the session has found them. */
+/* The two relations, as the session has found them. */
 static Oid	sequence_oid = InvalidOid;
 static Oid	view_oid = InvalidOid;
 
 
 /*
- * Note that a row was made by the running transaction, or a subtransaction of
- * it, which may take it back: *changed_by is the one that made all that were
- * noted, or FrozenTransactionId if several did.
+ * If the running transaction, or a subtransaction of it, made a row, it may
+ * still take it back: return true and note it.  *changed_by is the transaction
+ * that made all rows noted so far, or FrozenTransactionId if several did.
  */
 static bool
 note_change(TransactionId *changed_by, HeapTuple tuple)
@@ -95,9 +94,9 @@ note_change(TransactionId *changed_by, HeapTuple tuple)
 }
 
 /*
- * The transaction that has created the extension, if it is the running one or
- * a subtransaction of it; else InvalidTransactionId.  Sets *dropped if one that
- * was there before has been dropped or updated.
+ * The transaction that created the extension, if it is the running one or a
+ * subtransaction of it; else InvalidTransactionId.  Sets *dropped if the
+ * running one has dropped or updated an earlier extension.
  */
 static TransactionId
 created_here(bool *dropped)
@@ -130,9 +129,9 @@ created_here(bool *dropped)
 
 /*
  * Refuse to write the mark if the running transaction has changed it, unless
- * it has created the extension, in the same subtransaction, and dropped none.
- * If it fails, or is rolled back to a savepoint, the old mark comes back and
- * does not cover the new ids.
+ * it created the extension, in the same subtransaction, and dropped none.  If
+ * that transaction fails, or is rolled back to a savepoint, the old mark comes
+ * back and does not cover the new ids.
  */
 void
 MarkCheckStays(const Mark *mark)
@@ -156,11 +155,11 @@ throw_empty(void)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("materialized view \"guard\" has no row"),
 			 errdetail("It held the bound of all snowflake ids of this database."),
-			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest id that there is.")));
+			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
 }
 
 /*
- * Look a relation up, which must be locked.  Returns false if it is gone or,
+ * Look up a relation, which must be locked.  Returns false if it is gone or,
  * with MARK_PEEK, if it cannot hold the mark.
  */
 static bool
@@ -223,9 +222,9 @@ MarkOpen(Mark *mark, MarkMode mode)
 				return MARK_MISSING;
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("snowflake mark is not there"),
+					 errmsg("snowflake mark does not exist"),
 					 errdetail("The extension must have the sequence \"snowflake_internal.mark\" and the materialized view \"snowflake_internal.guard\"."),
-					 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest id that there is.")));
+					 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
 		}
 
 		SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, RelationRelationId,
@@ -245,7 +244,7 @@ MarkOpen(Mark *mark, MarkMode mode)
 			return MARK_LOCKED;
 		}
 
-		/* only with the locks held can they no longer change */
+		/* now that we hold the locks, they can no longer change */
 		mark->changed_by = InvalidTransactionId;
 		if (look_up(mark, sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
 			look_up(mark, view_oid, RELKIND_MATVIEW, &mark->view_file))
@@ -268,8 +267,8 @@ MarkClose(Mark *mark)
 }
 
 /*
- * The data of the first row of a page, of which there must be so much.  Errors
- * are thrown with the page locked, which the end of the transaction undoes.
+ * The data of the first row of a page, which must have at least "size" bytes.
+ * An error leaves the page locked until the transaction ends.
  */
 char *
 MarkFirstRow(Buffer buffer, Size size)
@@ -295,7 +294,7 @@ MarkFirstRow(Buffer buffer, Size size)
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("snowflake mark is damaged"),
 			 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
-			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest id that there is.")));
+			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
 }
 
 static Form_pg_sequence_data
@@ -315,7 +314,7 @@ view_row(const Mark *mark)
 static Buffer
 lock_page(const Mark *mark, CompatFile file)
 {
-	/* spares a session that makes one id the relcache's entries */
+	/* a session that makes one id need not build relcache entries */
 	Buffer		buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0,
 												   RBM_NORMAL, NULL, true);
 
@@ -359,7 +358,7 @@ MarkLook(Mark *mark, MarkMode mode)
 	return true;
 }
 
-/* A row in the copy of its page that is to be written. */
+/* The row in the copy of its page that will be written. */
 char *
 MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row)
 {
@@ -370,7 +369,7 @@ MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row)
 
 /*
  * Write mark->guard, and its bound as the mark, and unlock the pages.  Returns
- * where the WAL of it ends, if there is any.
+ * where the WAL record ends, if there is one.
  */
 XLogRecPtr
 MarkWritePages(Mark *mark)
@@ -395,15 +394,14 @@ MarkThrowLocked(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 errmsg("could not obtain lock on the snowflake mark"),
-			 errdetail("Another transaction changes or drops a relation that holds it. \"snowflake.max_wait\" is %d ms.",
+			 errdetail("Another transaction is changing or dropping a relation that holds it. \"snowflake.max_wait\" is %d ms.",
 					   setting_max_wait),
-			 errhint("Ids can be made when that transaction has ended.")));
+			 errhint("Ids can be made once that transaction has ended.")));
 }
 
 /*
- * What the guard holds, for the query that the materialized view is made by:
- * when the extension is created, that is nothing, and a REFRESH keeps what
- * there is.
+ * The contents of the guard, for the query of the materialized view.  There is
+ * nothing when the extension is created; a REFRESH keeps the present contents.
  */
 Guard
 MarkCurrentGuard(void)

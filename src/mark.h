@@ -26,11 +26,11 @@ typedef struct Guard
 	int64		others;			/* ids of all others are above; 0: no reset */
 } Guard;
 
-/* What MarkOpen() does when another session moves the mark. */
+/* What MarkOpen() does while another session moves the mark. */
 typedef enum MarkMode
 {
-	MARK_PEEK,					/* no matter; also if there is no mark */
-	MARK_READ,					/* no matter */
+	MARK_PEEK,					/* go on; no mark is no error */
+	MARK_READ,					/* go on */
 	MARK_TRY,					/* give up */
 	MARK_WAIT					/* wait until it is done */
 } MarkMode;

@@ -1,28 +1,30 @@
 /*-------------------------------------------------------------------------
  *
  * mask.c
- *	  Ids that tell nothing to who does not have the key.
+ *	  Masked ids, which reveal nothing without the key.
  *
- * A keyed permutation of the bigints that are not negative: a Feistel network
- * over 64 bits, which is applied again for as long as the result is negative
- * (cycle walking, twice on average).  Both halves of the id change places in
- * each round, and one is combined with a hash of the other:
+ * Masking is a keyed permutation of the bigints that are not negative: a
+ * Feistel network over 64 bits, applied again as long as the result is
+ * negative (cycle walking, twice on average).  In each round both halves of
+ * the id change places, and one is combined with the first bytes of a hash of
+ * the other:
  *
- *		HMAC-SHA-256(key, round || half || tweak), its first bytes
+ *		HMAC-SHA-256(key, round || half || tweak)
  *
- * where the round is one byte, the half four bytes with the most significant
- * first, and the tweak all that is left.  Ten rounds are what NIST SP 800-38G
- * takes for FF1, a network of the same kind.
+ * The round is one byte, the half is four bytes, the most significant first,
+ * and the tweak is the rest.  NIST SP 800-38G also takes ten rounds for FF1, a
+ * network of the same kind.
  *
- * Masked ids are stored outside: the same key must give them for ever.
+ * Masked ids are stored elsewhere: the same key must give them forever.
  *
  * HMAC hashes a block made of the key before the message, and another one
  * before the hash of that.  A MaskKey keeps the two states of SHA-256 after
- * these blocks, so that a hash is two steps in place of four.  The state has to
- * be a plain struct, as it stays from one call to the next, whatever becomes
- * of a transaction: a context of PostgreSQL's hashes holds memory of OpenSSL,
- * for a resource owner.  The struct is that of OpenSSL's oldest functions.
- * Without them, PostgreSQL's HMAC gives the same, at four times the time.
+ * these blocks, so that a hash takes two steps instead of four.  The state
+ * must be a plain struct, because it stays from one call to the next, whatever
+ * happens to a transaction; a context of PostgreSQL's hashes holds memory of
+ * OpenSSL that belongs to a resource owner.  The struct is that of OpenSSL's
+ * oldest functions.  Without them, PostgreSQL's HMAC gives the same result,
+ * but takes four times as long.
  *
  * snowflake/src/mask.c
  *
@@ -57,10 +59,10 @@ PG_FUNCTION_INFO_V1(snowflake_unmask);
 #define HALF_BITS		(MASK_BITS / 2)
 #define HALF_MASK		((UINT64CONST(1) << HALF_BITS) - 1)
 
-/* What a message has before the tweak. */
+/* The part of a message before the tweak. */
 #define PREFIX_LENGTH	(1 + sizeof(uint32))
 
-/* A message of SHA-256 ends with a bit and its length. */
+/* SHA-256 ends a message with a bit and its length. */
 #define NUM_BLOCKS(length) \
 	(((length) + 1 + sizeof(uint64) + PG_SHA256_BLOCK_LENGTH - 1) / PG_SHA256_BLOCK_LENGTH)
 
@@ -87,7 +89,7 @@ typedef struct MaskKey
 
 #ifdef HASH_FROM_STATES
 
-/* That of SHA256_Init(), which some releases of OpenSSL forbid for FIPS. */
+/* What SHA256_Init() sets; some OpenSSL releases forbid that call for FIPS. */
 static const SHA256_CTX initial_state = {
 	.h = {
 		0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
@@ -96,7 +98,7 @@ static const SHA256_CTX initial_state = {
 	.md_len = PG_SHA256_DIGEST_LENGTH
 };
 
-/* The state after the block of the key, as "pad" changes it. */
+/* The state after the block of the key, combined with "pad". */
 static SHA256_CTX
 state_after_key(MaskBytes key, uint8 pad)
 {
@@ -117,7 +119,7 @@ state_after_key(MaskBytes key, uint8 pad)
 	return state;
 }
 
-/* End a message that comes after the block of the key. */
+/* End a message that follows the block of the key. */
 static void
 end_message(uint8 *message, size_t length)
 {
@@ -186,7 +188,7 @@ hash_message(MaskKey *prepared)
 
 #endif							/* HASH_FROM_STATES */
 
-/* Prepare a key and a tweak, in one piece of memory that pfree() frees. */
+/* Prepare a key and a tweak, in one piece of memory for pfree(). */
 static MaskKey *
 prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
 {
@@ -226,7 +228,7 @@ get_bytes(FunctionCallInfo fcinfo, int arg)
 	return bytes;
 }
 
-/* The key and the tweak of a call, which mostly are those of the last one. */
+/* The key and the tweak of a call, usually those of the call before. */
 static MaskKey *
 get_key(FunctionCallInfo fcinfo)
 {

@@ -3,14 +3,14 @@
  * origin.c
  *	  The server that a mark comes from.
  *
- * A worker id set in a file travels with the files: pg_createsubscriber and a
- * restored backup leave two servers with the same one, and so may a dump.  So
- * the system identifier is kept beside the mark, in a sequence that pg_dump
- * writes as it does the mark.  When ids are made and it is another, the log
- * says once what to check, and the server's own takes its place.
+ * A worker id in a configuration file is copied with the files:
+ * pg_createsubscriber or a restored backup leaves two servers with the same
+ * one, and so may a dump.  So we keep the system identifier beside the mark,
+ * in a sequence that pg_dump saves like the mark.  When ids are made and it is
+ * another server's, the log says once what to check, and our own replaces it.
  *
- * No id depends on it.  So it is neither flushed nor waited for, and is left
- * alone if it is locked or is not what it should be.
+ * No id depends on this sequence.  So we neither flush it nor wait for it, and
+ * leave it alone if it is locked or not what it should be.
  *
  * snowflake/src/origin.c
  *
@@ -36,8 +36,8 @@
 
 
 /*
- * What the sequence holds, which is then replaced unless the replacement is 0.
- * Returns 0 if it cannot be had.
+ * Read the sequence, and write the replacement to it unless that is 0.
+ * Returns the old value, or 0 if the sequence cannot be read.
  */
 static uint64
 look(uint64 replacement)
@@ -80,8 +80,8 @@ look(uint64 replacement)
 }
 
 /*
- * Ids are made here from now on.  Say so if the mark comes from elsewhere: for
- * a worker id that is not leased, somebody has to check it.
+ * This server makes ids from now on.  If the mark comes from another one, log
+ * that: somebody has to check a worker id that is not leased.
  */
 void
 OriginCheck(bool leased)
@@ -98,12 +98,12 @@ OriginCheck(bool leased)
 						get_database_name(MyDatabaseId)),
 				 errdetail("Its system identifier is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": it was copied, restored or upgraded.",
 						   found, here),
-				 errhint("If the other server makes ids, too, set \"snowflake.worker_id\" here to one that no other server has.")));
+				 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
 }
 
 /*
- * The server that the mark of our database comes from, if it is another; else
- * the last one that was found for any database since the start, or 0.
+ * The other server that the mark of our database comes from; else the last one
+ * that was found for any database since the start, or 0.
  */
 uint64
 OriginPeek(void)

@@ -1,12 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * registry.c
- *	  Starts the lease worker, with what it calls in this library.
+ *	  Starts the lease worker, and hands it the functions that it calls.
  *
- * Where snowflake.registry is set, the check of its value has loaded the
- * lease worker's library in the postmaster.  So a worker that is started again
- * runs the code that the server was started with, as all other processes do,
- * even if the libraries on disk were replaced meanwhile.
+ * If snowflake.registry is set, the check of its value has loaded the lease
+ * worker's library in the postmaster.  So a worker that is started again runs
+ * the code that the server was started with, as all other processes do, even
+ * if the libraries on disk have been replaced.
  *
  * snowflake/src/registry.c
  *
@@ -24,7 +24,7 @@
 
 extern PGDLLEXPORT void SnowflakeLeaseWorkerMain(Datum main_arg);
 
-/* Have the worker started, if the library is being preloaded. */
+/* Register the lease worker, if the library is being preloaded. */
 void
 RegistryInit(void)
 {

@@ -1,10 +1,10 @@
 /*-------------------------------------------------------------------------
  *
  * registry.h
- *	  The lease worker, and what its library and this one call of each other.
+ *	  The lease worker, and the interface between its library and this one.
  *
- * The lease worker lives in a library of its own, the only one with libpq.
- * That one takes longer to load than all else that a session needs for an
+ * The lease worker has a library of its own, the only one that uses libpq.
+ * Loading libpq takes longer than everything else that a session needs for an
  * id, and hardly any session needs it.
  *
  * snowflake/src/registry.h
@@ -18,7 +18,7 @@
 
 #define LEASE_LIBRARY "snowflake_lease"
 
-/* What the lease worker calls; the settings may change when they are reloaded. */
+/* What the lease worker calls and reads; a reload may change the settings. */
 typedef struct SnowflakeInterface
 {
 	void		(*set_lease) (int64 worker_id, TimestampTz starts, TimestampTz ends);
@@ -36,8 +36,8 @@ typedef struct SnowflakeInterface
 typedef void (*LeaseWorkerFunction) (const SnowflakeInterface *interface);
 
 /*
- * SnowflakeCheckConnectionString() there returns why a text is no connection
- * string of libpq, or NULL.
+ * SnowflakeCheckConnectionString() in the other library returns why libpq
+ * rejects a connection string, or NULL.
  */
 typedef char *(*CheckConnectionStringFunction) (const char *text);
 

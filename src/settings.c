@@ -3,28 +3,29 @@
  * settings.c
  *	  The snowflake.* settings.
  *
- * All but snowflake.max_wait belong to the server and not to a session: they
- * are PGC_SIGHUP, so that nobody can take another worker id for one session.
- * snowflake.registry is PGC_POSTMASTER, as the lease worker is started with
- * the server.  That is only possible while the library is preloaded; in one
- * that is loaded late, a registry is of no use.
+ * All but snowflake.max_wait belong to the server, not to a session: they are
+ * PGC_SIGHUP, so that nobody can use another worker id in one session.
+ * snowflake.registry is PGC_POSTMASTER, because the lease worker is started
+ * with the server.  That is possible only while the library is preloaded; if
+ * it is loaded later, a registry cannot be used.
  *
  * The library may be loaded long after the configuration has been read.
  * Until then PostgreSQL keeps our settings as mere text.  When we define
- * them it checks that text, and where it is of no use it warns, takes the
+ * them, it checks that text; if the text is invalid, it warns, takes the
  * built-in value, and goes on: a server with the worker id 'abc' would make
- * the ids of worker 0.  A built-in value also replaces what the
- * configuration file says if the connection options, or ALTER ROLE ... SET,
- * gave the text another value, which PGC_SIGHUP then refuses.  We therefore
+ * the ids of worker 0.  A built-in value also replaces that of the
+ * configuration file if the connection options, or ALTER ROLE ... SET, gave
+ * the text another value, which PGC_SIGHUP then refuses.  We therefore
  * remember what was found, and SettingsCheckUsable() stops the generator as
  * long as a built-in value stands in for it.
  *
  * A parallel worker gets the values of its leader's session.  If it loads the
  * library before that, with the leader's libraries, it finds what the
- * configuration says, and what takes that away was hidden from the leader.
- * If it loads the library later, because the leader has not, it finds no more
- * than the leader's current value, be it from SET.  Settings can be defined
- * then thanks to GUC_ALLOW_IN_PARALLEL; nobody can change them in parallel.
+ * configuration says; if the leader's values take that away, it was hidden
+ * from the leader.  If it loads the library later, because the leader has
+ * not, it finds only the leader's current value, even one from SET.
+ * GUC_ALLOW_IN_PARALLEL lets us define settings then; nobody can change them
+ * in parallel.
  *
  * snowflake/src/settings.c
  *
@@ -64,7 +65,7 @@ static const struct config_enum_entry sequence_start_options[] = {
 	{NULL, 0, false}
 };
 
-/* What the server's settings were found to be when the library was loaded. */
+/* The server's settings as they were found when the library was loaded. */
 typedef struct FoundSetting
 {
 	const char *name;
@@ -123,10 +124,10 @@ assign_number(int newval, void *extra)
 }
 
 /*
- * Why a text is no connection string, or NULL.  Only libpq knows, which comes
- * with the library of the lease worker, and that is loaded only here.  If this
- * fails, it must not be by an error: this may be the postmaster, which reads
- * its configuration again and would end.
+ * Why a text is not a connection string, or NULL.  Only libpq knows; it comes
+ * with the lease worker's library, which is first loaded here.  A failure must
+ * not throw: this may be the postmaster rereading its configuration, and an
+ * error would end it.
  */
 static char *
 why_no_connection_string(const char *text)
@@ -201,7 +202,7 @@ SettingsDefine(void)
 
 	DefineCustomIntVariable("snowflake.worker_id",
 							"Sets the number that tells this server's ids from those of other servers.",
-							"It must fit the \"worker\" field of snowflake.layout, and must differ between servers that are not primary and standby of each other.",
+							"It must fit the \"worker\" field of snowflake.layout, and must differ between servers, except between a primary and its standbys.",
 							&setting_worker_id,
 							0,
 							0, INT_MAX,
@@ -221,7 +222,7 @@ SettingsDefine(void)
 
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
-							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect when the server is started the next time.",
+							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect at the next start of the server.",
 							   &layout_text,
 							   "snowflake",
 							   PGC_SIGHUP,
@@ -230,7 +231,7 @@ SettingsDefine(void)
 
 	DefineCustomEnumVariable("snowflake.sequence_start",
 							 "Sets where the sequence starts in a new tick.",
-							 "\"random\" starts within the lower half of the field, so that ids are even modulo any number also when few are made; \"zero\" starts at 0.",
+							 "\"random\" starts within the lower half of the field, so that ids spread evenly modulo any number, also when few are made; \"zero\" starts at 0.",
 							 &setting_sequence_start,
 							 SEQUENCE_START_RANDOM,
 							 sequence_start_options,
@@ -240,7 +241,7 @@ SettingsDefine(void)
 
 	DefineCustomIntVariable("snowflake.max_ahead",
 							"Sets how far ids may be ahead of the clock.",
-							"This is what ids live on after the clock was set back, or while more of them are made than the layout has per tick. Sessions that take many ids get half of it. -1 means no bound.",
+							"Ids can use this up after the clock was set back, or while they are needed faster than the layout provides them. Sessions that take many ids get half of it. -1 means no bound.",
 							&setting_max_ahead,
 							5000,
 							-1, INT_MAX,
@@ -250,7 +251,7 @@ SettingsDefine(void)
 
 	DefineCustomIntVariable("snowflake.max_jump",
 							"Sets how far the clock may jump ahead before it is refused.",
-							"Smaller jumps are followed when they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
+							"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
 							&setting_max_jump,
 							365 * 86400,
 							-1, INT_MAX,
@@ -270,7 +271,7 @@ SettingsDefine(void)
 
 	DefineCustomStringVariable("snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",
-							   "The database has the extension \"snowflake_registry\". If empty, the worker id is that of snowflake.worker_id.",
+							   "The database has the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
 							   &setting_registry,
 							   "",
 							   preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
@@ -278,7 +279,7 @@ SettingsDefine(void)
 							   check_registry, assign_registry, NULL);
 
 	DefineCustomIntVariable("snowflake.registry_lease",
-							"Sets for how long a worker id is leased.",
+							"Sets how long the lease of a worker id lasts.",
 							"The lease is renewed every third of that. While the registry cannot be reached, ids are made until the lease ends.",
 							&setting_registry_lease,
 							60000,
@@ -289,7 +290,7 @@ SettingsDefine(void)
 
 	DefineCustomStringVariable("snowflake.node_name",
 							   "Sets the name of this server in the registry.",
-							   "If empty, it is the name of the host and the port. Who asks the registry again under the same name gets its last worker id, if that is free.",
+							   "If empty, the name consists of the host name and the port. A server that asks the registry again under the same name gets its last worker id, if that is free.",
 							   &setting_node_name,
 							   "",
 							   PGC_SIGHUP,
@@ -314,18 +315,18 @@ is_lost(const FoundSetting *found)
 		compat_find_setting(found->name)->reset_source == PGC_S_DEFAULT;
 }
 
-/* Why the value that was found in the configuration is of no use. */
+/* Why the value that was found in the configuration cannot be used. */
 static char *
 why_unusable(const FoundSetting *found)
 {
 	Layout		layout;
 	char	   *reason;
 
-	/* which may have a password in it */
+	/* do not show the value, which may have a password in it */
 	if (found == found_registry)
-		return pstrdup("The configuration has something else than a connection string of libpq.");
+		return pstrdup("The configuration has a value that is not a connection string of libpq.");
 	if (found != found_layout)
-		return psprintf("The configuration says \"%s\", and it takes %s.",
+		return psprintf("The configuration says \"%s\", but the parameter takes %s.",
 						found->value, found->takes);
 	if (LayoutParse(found->value, &layout, &reason))
 		reason = pstrdup("");
@@ -333,8 +334,8 @@ why_unusable(const FoundSetting *found)
 }
 
 /*
- * Throw an error if a built-in value stands in for one that was found when
- * the library was loaded.  A value that is set later, by a reload, ends that.
+ * Throw an error if a built-in value stands in for one that was found when the
+ * library was loaded.  A reload that sets a value ends that.
  */
 void
 SettingsCheckUsable(void)
@@ -350,15 +351,15 @@ SettingsCheckUsable(void)
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
 					 errmsg("parameter \"%s\" cannot be set for a session",
 							found->name),
-					 errdetail("SET, the connection options, ALTER ROLE or ALTER DATABASE give it a value, which hides that of the server's configuration."),
-					 errhint("Take it out there and connect again. If the configuration was reloaded while the statement ran, run it again.")));
+					 errdetail("SET, the connection options, ALTER ROLE or ALTER DATABASE give it a value that hides the one in the server's configuration."),
+					 errhint("Remove it there and connect again. If the configuration was reloaded while the statement ran, run it again.")));
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"%s\" cannot be used", found->name),
 				 errdetail("%s", why_unusable(found)),
 				 found == found_registry ?
 				 errhint("Correct it in the server's configuration and restart the server.") :
-				 errhint("Correct it in the server's configuration and reload. If it was taken out there, start a new session, or the server if the library is preloaded.")));
+				 errhint("Correct it in the server's configuration and reload. If it was removed there, start a new session, or restart the server if the library is preloaded.")));
 	}
 	if (SettingsRegistryIsUsed() && !preloaded)
 		ereport(ERROR,
@@ -369,8 +370,9 @@ SettingsCheckUsable(void)
 }
 
 /*
- * Whether the worker id is leased.  SettingsCheckUsable() comes first: there
- * is no way back to snowflake.worker_id from a registry that cannot be used.
+ * Whether the worker id is leased.  If the registry cannot be used,
+ * SettingsCheckUsable() throws first: the server must not go back to
+ * snowflake.worker_id.
  */
 bool
 SettingsRegistryIsUsed(void)
@@ -378,14 +380,14 @@ SettingsRegistryIsUsed(void)
 	return setting_registry[0] != '\0';
 }
 
-/* Whether they were defined when the server was started. */
+/* Whether the settings were defined when the server was started. */
 bool
 SettingsArePreloaded(void)
 {
 	return preloaded;
 }
 
-/* Whether SettingsCheckUsable() has nothing to say. */
+/* Whether SettingsCheckUsable() would throw no error. */
 bool
 SettingsAreUsable(void)
 {

@@ -20,14 +20,14 @@ typedef enum SequenceStart
 
 extern int	setting_worker_id;
 extern int	setting_datacenter_id;
-extern Layout setting_layout;	/* parsed; not the one in force */
+extern Layout setting_layout;	/* parsed; may not be the one in force */
 extern int	setting_sequence_start; /* a SequenceStart */
 extern int	setting_max_ahead;	/* in ms, -1: no bound */
 extern int	setting_max_wait;	/* in ms */
 extern int	setting_max_jump;	/* in s, -1: no bound */
 extern char *setting_registry;	/* of libpq, or empty */
 extern int	setting_registry_lease; /* in ms */
-extern char *setting_node_name; /* empty: made up of host and port */
+extern char *setting_node_name; /* empty: made from host and port */
 
 /* Grows when a setting may have changed, except for max_wait. */
 extern uint32 settings_version;

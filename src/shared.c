@@ -1,16 +1,17 @@
 /*-------------------------------------------------------------------------
  *
  * shared.c
- *	  The shared memory of the extension: attaching to it, and its layout.
+ *	  Attaches to the extension's shared memory, and fixes the layout in force.
  *
  * If the library is preloaded, the memory is reserved when the server starts.
- * If not, the first session that needs it makes it, without a word in
- * shared_preload_libraries.  One function initializes it in both cases, and
- * must not fail, as the memory is visible to others as soon as it has a name.
+ * If not, the first session that needs the memory creates it.  One function
+ * initializes it in both cases.  It must not fail, because others see the
+ * memory as soon as it has a name.
  *
- * Note about locking issues: one LWLock guards all that is not an atomic.  It
- * is held for some instructions at a time, never while waiting, and taken
- * last: after heavyweight locks and after the content locks of buffers.
+ * Note about locking issues: one LWLock guards everything that is not an
+ * atomic.  It is held for a few instructions at a time, never while waiting,
+ * and taken last: after heavyweight locks and after the content locks of
+ * buffers.
  *
  * snowflake/src/shared.c
  *
@@ -32,9 +33,9 @@
 #define SHMEM_NAME		"snowflake"
 
 /*
- * The same in every version of the library, however much of it is used, so
- * that a library replaced under a running server finds the memory of the old
- * one and can refuse it by the header.
+ * The same in every version of the library, however much of it is used.  A
+ * library that replaced another under a running server must find the memory of
+ * the old one, to refuse it by the header.
  */
 #ifndef PG_HAVE_ATOMIC_U64_SIMULATION
 #define SHMEM_SIZE		16384
@@ -83,13 +84,13 @@ initialize(SHMEM_INIT_ARGS)
 		pg_atomic_init_u64(&state->lanes[i].word, 0);
 }
 
-/* Add a hint to an error of PostgreSQL's that says there is no memory left. */
+/* Add a hint to PostgreSQL's errors for lack of memory. */
 static void
 shmem_error_callback(void *arg)
 {
 	int			code = geterrcode();
 
-	/* the last two are of dynamic shared memory: no slot, no room */
+	/* the last two come from dynamic shared memory: no slot, no room */
 	if (code == ERRCODE_OUT_OF_MEMORY ||
 		code == ERRCODE_INSUFFICIENT_RESOURCES ||
 		code == ERRCODE_DISK_FULL)
@@ -104,7 +105,7 @@ use(SharedState *state)
 	StatsAttach(&shared->stats);
 }
 
-/* Attach to the memory, unless that has been done. */
+/* Attach to the memory, unless we already have. */
 void
 SharedAttach(void)
 {
@@ -204,8 +205,8 @@ warn_of_pending_layout(void)
 }
 
 /*
- * The layout in force.  Whoever asks first after the start of the server
- * fixes it to what the setting says.
+ * The layout in force.  The first caller after the start of the server fixes
+ * it to what the setting says.
  */
 const Layout *
 SharedLayout(void)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * shared.h
- *	  The shared memory of the extension: what it holds, and who guards it.
+ *	  The shared memory of the extension: what it holds, and what guards it.
  *
  * snowflake/src/shared.h
  *
@@ -17,33 +17,33 @@
 #include "layout.h"
 #include "stats.h"
 
-/* Lanes that exist, however wide the layout's field is. */
+/* The number of lanes, however wide the field of the layout is. */
 #define MAX_LANES		64
 
 /* Databases that can make ids at the same time. */
 #define MAX_DATABASES	128
 
-/* See lane.c.  A cache line each, lest sessions slow each other down. */
+/* See lane.c.  A cache line each, so that sessions do not collide there. */
 typedef union Lane
 {
 	struct
 	{
 		/* tick << sequence bits | sequence, of the last id */
 		pg_atomic_uint64 word;
-		/* whose home this is; guarded by the lock */
+		/* sessions whose home this is; guarded by the lock */
 		int			sessions;
 	};
 	char		pad[PG_CACHE_LINE_SIZE];
 } Lane;
 
 /*
- * See limit.c.  The lock guards whose slot it is; the rest is changed by those
- * who have locked the pages of the mark.
+ * See limit.c, also for what guards the rest.  The lock in SharedState guards
+ * database, row and sessions.
  */
 typedef struct DatabaseSlot
 {
 	Oid			database;		/* InvalidOid: free */
-	TransactionId row;			/* that has written it to pg_database */
+	TransactionId row;			/* that wrote it to pg_database */
 	int			sessions;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
@@ -53,7 +53,7 @@ typedef struct DatabaseSlot
 	uint64		closed;
 	/* the bound that this server has written to the pages; 0: none yet */
 	int64		written;
-	/* when the limit was moved, by the reference clock */
+	/* when the limit was last moved, by the reference clock */
 	int64		moved_at;
 } DatabaseSlot;
 
@@ -62,7 +62,7 @@ typedef struct ClockState
 {
 	bool		started;		/* there was a first look */
 	bool		doubted;		/* there is a candidate */
-	/* wall clock less reference clock: believed, and the highest ever so */
+	/* wall clock minus reference clock: believed, and highest ever believed */
 	int64		offset;
 	int64		highest;
 	/* one that is not believed yet, and since when */
@@ -73,7 +73,7 @@ typedef struct ClockState
 	TimestampTz checkpoint;
 } ClockState;
 
-/* What came of the last attempt to lease a worker id, or to renew the lease. */
+/* How the last attempt to lease a worker id, or to renew the lease, ended. */
 typedef enum LeaseState
 {
 	LEASE_NOT_ASKED,
@@ -120,8 +120,9 @@ typedef struct SharedState
 	DatabaseSlot slots[MAX_DATABASES];
 
 	/*
-	 * Closes windows when it changes, see lane.c.  Read with every id, and
-	 * hardly ever written: so nothing that is shares its cache line.
+	 * A change of this closes windows, see lane.c.  It is read with every id
+	 * and hardly ever written, so nothing that is often written shares its
+	 * cache line.
 	 */
 	union
 	{

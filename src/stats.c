@@ -3,13 +3,14 @@
  * stats.c
  *	  Counts what the server does with ids.
  *
- * The counters are atomics in shared memory, one set for all databases, since
- * the server was started or they were reset.  What is counted with every id is
- * counted by each process for itself, and added to them at the end of a
- * transaction, once a second during a long one, and when the process exits.
- * So an id costs no more than an addition to a variable of its process.
- * Counters are exact but for those that a reset meets on their way.  They order
- * nothing: one may be seen before another that was counted first.
+ * The counters are atomics in shared memory, one set for all databases, and
+ * count since the server was started or they were reset.  Each process counts
+ * by itself what happens with every id.  It adds these pending counts to the
+ * counters at the end of a transaction, once a second during a long one, and
+ * when it exits.  So an id costs no more than an addition to a variable of the
+ * process.  Counters are exact, except for counts that were pending during a
+ * reset.  They imply no order: one may be seen before another that was counted
+ * first.
  *
  * snowflake/src/stats.c
  *
@@ -24,7 +25,7 @@
 #include "errors.h"
 #include "stats.h"
 
-/* After how many us pending counts are added in a long transaction. */
+/* How often, in us, a long transaction adds its pending counts. */
 #define FOLD_DELAY		USECS_PER_SEC
 
 uint64		stats_pending[NUM_PENDING_STATS];
@@ -34,7 +35,7 @@ static StatsShared *shared_stats = NULL;
 static TimestampTz folded_at = 0;	/* 0: never */
 
 
-/* Memory that nobody else has seen yet.  Must not fail. */
+/* Initialize memory that nobody else has seen yet.  Must not fail. */
 void
 StatsInit(StatsShared *memory)
 {
@@ -44,7 +45,7 @@ StatsInit(StatsShared *memory)
 	pg_atomic_init_u64(&memory->reset_at, GetCurrentTimestamp());
 }
 
-/* Without shared memory there is nothing to count but why it is not there. */
+/* Without shared memory, only the failure to attach to it goes uncounted. */
 void
 StatsAdd(StatsCounter counter, uint64 number)
 {
@@ -53,7 +54,7 @@ StatsAdd(StatsCounter counter, uint64 number)
 	pg_atomic_fetch_add_u64(&shared_stats->counters[counter], number);
 }
 
-/* Add what is pending to the counters of the server. */
+/* Add pending counts to the counters of the server. */
 void
 StatsFold(void)
 {
@@ -64,7 +65,7 @@ StatsFold(void)
 	}
 }
 
-/* Before dynamic shared memory is gone. */
+/* Runs while dynamic shared memory is still there. */
 static void
 fold_at_exit(int code, Datum arg)
 {
@@ -94,7 +95,7 @@ StatsAttach(StatsShared *memory)
 	shared_stats = memory;
 }
 
-/* To be called whenever a window is opened. */
+/* Call this whenever a window is opened. */
 void
 StatsFoldNowAndThen(TimestampTz now)
 {
@@ -112,7 +113,7 @@ StatsFoldNowAndThen(TimestampTz now)
 	}
 }
 
-/* Count an error by its code, if it comes for want of ids. */
+/* Count an error by its code, if it keeps a session from making ids. */
 void
 StatsAddError(int code)
 {
@@ -138,7 +139,7 @@ StatsAddError(int code)
 	}
 }
 
-/* Count a step of the clock, in us. */
+/* Count a step back of the clock, in us. */
 void
 StatsAddStepBack(int64 step, TimestampTz now)
 {

@@ -47,7 +47,7 @@ typedef struct StatsShared
 
 extern uint64 stats_pending[NUM_PENDING_STATS];
 
-/* Count in this process; StatsFoldNowAndThen() sees to the rest. */
+/* Count in this process; StatsFoldNowAndThen() does the rest. */
 static inline void
 StatsPend(StatsCounter counter, uint64 number)
 {

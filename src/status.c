@@ -3,9 +3,9 @@
  * status.c
  *	  What snowflake_status() and snowflake_stat() show.
  *
- * Looking changes nothing and waits for nothing, but for some milliseconds if a
- * table is locked: the layout is not fixed, no mark is moved, and the clock is not
- * taken for believed.
+ * Looking changes nothing: it does not fix the layout, move the mark, or
+ * believe the clock.  It waits for nothing either, except for some
+ * milliseconds if a table is locked.
  *
  * snowflake/src/status.c
  *
@@ -39,7 +39,7 @@ PG_FUNCTION_INFO_V1(snowflake_status);
 PG_FUNCTION_INFO_V1(snowflake_stat);
 PG_FUNCTION_INFO_V1(snowflake_stat_reset);
 
-/* What a server that is upgraded, and not restarted yet, has loaded. */
+/* The version that an upgraded server has loaded until it is restarted. */
 #define LIBRARY_VERSION "1.0"
 
 typedef struct Status
@@ -55,7 +55,7 @@ typedef struct Status
 	TimestampTz worker_starts;	/* after a reset by another one */
 } Status;
 
-/* What would become of a call for an id. */
+/* What would happen to a call for an id. */
 typedef enum State
 {
 	STATE_READY,
@@ -92,7 +92,7 @@ static const struct
 	},
 	[STATE_CLOCK_REFUSED] = {
 		"clock refused",
-		"Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again when ids have been made."
+		"Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again once ids have been made."
 	},
 	[STATE_EXHAUSTED] = {
 		"exhausted",
@@ -100,7 +100,7 @@ static const struct
 	},
 	[STATE_NO_MARK] = {
 		"no mark",
-		"Call snowflake_nextval(): its error says whether to wait for a transaction that alters the mark, or how to make the mark anew."
+		"Call snowflake_nextval(): its error says whether to wait for a transaction that alters the mark, or how to create the mark again."
 	},
 	[STATE_WORKER_ID_SET_ASIDE] = {
 		"worker id set aside",
@@ -156,7 +156,7 @@ is_far_ahead(TimestampTz instant, TimestampTz now, int64 reserve)
 		instant > now + setting_max_ahead * INT64CONST(1000) + reserve;
 }
 
-/* The state, as far as it can be told. */
+/* The state, as far as it can be told without making an id. */
 static State
 get_state(const Status *status)
 {
@@ -216,7 +216,7 @@ extension_version(void)
 	return version;
 }
 
-/* How far an instant is ahead of the clock, in the ticks of timestamps. */
+/* How far an instant is ahead of the clock, as an interval. */
 static Datum
 ahead_datum(TimestampTz instant)
 {
@@ -227,8 +227,8 @@ ahead_datum(TimestampTz instant)
 }
 
 /*
- * What to do if nobody has set a worker id where there seem to be more servers than
- * this one, or NULL.  It is for plpgsql to find out.
+ * What to do if nobody has set a worker id although there seem to be other
+ * servers, or NULL.  A function in plpgsql finds that out.
  */
 static const char *
 worker_id_hint(void)
@@ -241,7 +241,7 @@ worker_id_hint(void)
 	FmgrInfo	flinfo;
 	Datum		hint;
 
-	/* an extension that has not been updated has none */
+	/* an extension that has not been updated lacks the function */
 	if (!OidIsValid(function))
 		return NULL;
 	fmgr_info(function, &flinfo);
@@ -293,7 +293,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 	values[i++] = ahead_datum(status.last_id_at);
 	nulls[i] = !status.has_mark;
 	values[i++] = Int64GetDatum(status.mark);
-	/* a mark of 0 is of no time: there were no ids yet */
+	/* a mark of 0 has no time: no ids have been made yet */
 	nulls[i] = status.mark == 0 || TIMESTAMP_NOT_FINITE(status.mark_at);
 	values[i++] = ahead_datum(status.mark_at);
 	other_origin = OriginPeek();
@@ -319,7 +319,7 @@ snowflake_stat(PG_FUNCTION_ARGS)
 	bool		nulls[NUM_STATS + 2] = {false};
 
 	SharedAttach();
-	/* a session is not to miss what it knows of */
+	/* a session must see its own counts */
 	StatsFold();
 	for (int i = 0; i < NUM_STATS; i++)
 	{

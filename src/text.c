@@ -7,7 +7,7 @@
  * that the largest bigint needs.  The digits of all encodings are in ASCII
  * order, so under the collation "C" the texts sort as the ids do.
  *
- * What is read may be shorter, as other programs leave out leading zeros.
+ * Input may be shorter, because other programs leave out leading zeros.
  *
  * snowflake/src/text.c
  *
@@ -36,9 +36,9 @@ typedef struct Encoding
 	const char *digits;
 	int			width;			/* digits that the largest bigint takes */
 	bool		one_case;		/* upper and lower case are the same digit */
-	/* characters that are read as digits, each before the digit that it is */
+	/* characters that are read as digits, each followed by its digit */
 	const char *aliases;
-	const char *ignored;		/* characters that are not read at all */
+	const char *ignored;		/* characters that are skipped */
 } Encoding;
 
 static const Encoding encodings[] =
@@ -117,7 +117,7 @@ digit_value(const Encoding *encoding, char c)
 	return digit == NULL ? -1 : digit - encoding->digits;
 }
 
-/* Say that a text is no id of the encoding. */
+/* Report that a text is not an id in the encoding. */
 static void
 invalid_text(const char *text, const Encoding *encoding, int code, char *detail)
 {
@@ -146,7 +146,7 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 	{
 		int			value = digit_value(encoding, *c);
 
-		/* there is no end to what is not read */
+		/* a text can have any number of ignored characters */
 		CHECK_FOR_INTERRUPTS();
 		position++;
 		if (strchr(encoding->ignored, *c) != NULL)
@@ -157,7 +157,7 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 								  pg_mblen(c), c, position, encoding->digits));
 		if (++num_digits > encoding->width)
 			invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
-						 psprintf(_("It has at most %d digits, and goes on at position %d."),
+						 psprintf(_("An id has at most %d digits, but the text goes on at position %d."),
 								  encoding->width, position));
 		if (pg_mul_s64_overflow(id, base, &id) ||
 			pg_add_s64_overflow(id, value, &id))

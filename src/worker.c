@@ -3,18 +3,19 @@
  * worker.c
  *	  The worker id and its lease.
  *
- * The worker id is that of a setting, or leased from a registry.  A lease is a
- * range of ticks, not a stretch of wall-clock time:
+ * The worker id comes from a setting, or is leased from a registry.  A lease
+ * is a range of ticks, not a stretch of wall-clock time:
  *
  *		No id with a leased worker id is in a tick before the lease's start, or
  *		at its end or later.
  *
  * The registry grants no tick of a worker id twice, so nothing here has to
- * happen in time.  An id that is made late, under a lease that has been given
- * to another server since, is still of a tick that the other one cannot use.
+ * happen in time.  If an id is made late, under a lease whose worker id has
+ * since gone to another server, it is still in a tick that the other server
+ * cannot use.
  *
- * Worker id, start and end change together, and close all windows.  A renewal
- * moves the end only, and closes none.
+ * Worker id, start and end change together, which closes all windows.  A
+ * renewal only moves the end, and closes none.
  *
  * snowflake/src/worker.c
  *
@@ -49,8 +50,8 @@ WorkerGet(Worker *worker)
 }
 
 /*
- * The first tick that the lease does not cover.  No barrier: within a lease it is
- * only raised, so that an old one is too low, which does no harm; and a new lease
+ * The first tick after the lease.  No barrier is needed: within a lease it is
+ * only raised, so an old value is too low, which does no harm; and a new lease
  * is a change, see lane.c.
  */
 uint64
@@ -59,7 +60,7 @@ WorkerLeaseEnd(const Worker *worker)
 	return worker->leased ? pg_atomic_read_u64(&shared->lease.end) : PG_UINT64_MAX;
 }
 
-/* Check one of the ids that the configuration gives, and put it in place. */
+/* Check an id that the configuration gives, and shift it into its place. */
 static int64
 put_checked(const Layout *layout, LayoutField field, const char *setting,
 			int64 value)
@@ -70,7 +71,7 @@ put_checked(const Layout *layout, LayoutField field, const char *setting,
 				 errmsg("parameter \"%s\" is out of range for the snowflake layout: " INT64_FORMAT,
 						setting, value),
 				 layout->bits[field] == 0 ?
-				 errdetail("The layout \"%s\" has no field \"%s\", so that only 0 is possible.",
+				 errdetail("The layout \"%s\" has no field \"%s\", so only 0 is possible.",
 						   LayoutToText(layout), layout_field_names[field]) :
 				 errdetail("The layout \"%s\" takes values from 0 to " INT64_FORMAT ".",
 						   LayoutToText(layout), LayoutLargest(layout, field)),
@@ -79,8 +80,8 @@ put_checked(const Layout *layout, LayoutField field, const char *setting,
 }
 
 /*
- * Put in place what tells the ids of this server, and of its timeline, apart.
- * An error if it does not fit the layout.
+ * Set the bits that distinguish the ids of this server, and of its timeline.
+ * Throws an error if a value does not fit the layout.
  */
 void
 WorkerPutBits(Worker *worker, const Layout *layout)
@@ -93,7 +94,7 @@ WorkerPutBits(Worker *worker, const Layout *layout)
 				  GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
 }
 
-/* What of an id tells servers apart. */
+/* The bits of an id that tell servers apart. */
 int64
 WorkerMask(const Layout *layout)
 {
@@ -101,7 +102,7 @@ WorkerMask(const Layout *layout)
 		LayoutPut(layout, FIELD_WORKER, LayoutLargest(layout, FIELD_WORKER));
 }
 
-/* Whether WorkerPutBits() would find that they fit. */
+/* Whether WorkerPutBits() would throw no error. */
 bool
 WorkerFits(const Worker *worker, const Layout *layout)
 {
@@ -109,14 +110,14 @@ WorkerFits(const Worker *worker, const Layout *layout)
 		setting_datacenter_id <= LayoutLargest(layout, FIELD_DATACENTER);
 }
 
-/* What came of asking for a lease, in words. */
+/* The state of the lease, in words. */
 const LeaseWords *
 WorkerLeaseWords(void)
 {
 	static const LeaseWords words[] = {
 		[LEASE_NOT_ASKED] = {
 			"not asked",
-			"The server was started or promoted a moment ago, and asks the registry for a lease. If that goes on, \"max_worker_processes\" may have no room for the lease worker."
+			"The server was started or promoted a moment ago, and asks the registry for a lease. If this goes on, \"max_worker_processes\" may leave no room for the lease worker."
 		},
 		[LEASE_HELD] = {
 			"held",
@@ -124,7 +125,7 @@ WorkerLeaseWords(void)
 		},
 		[LEASE_UNREACHABLE] = {
 			"unreachable",
-			"The registry cannot be reached; the server's log tells why. Ids are made again as soon as it answers."
+			"The registry cannot be reached; the server's log shows why. Ids are made again as soon as it answers."
 		},
 		[LEASE_NONE_FREE] = {
 			"none free",
@@ -132,7 +133,7 @@ WorkerLeaseWords(void)
 		},
 		[LEASE_REFUSED] = {
 			"refused",
-			"The registry refuses this server; the server's log tells why."
+			"The registry refuses this server; the server's log shows why."
 		},
 		[LEASE_RELEASED] = {
 			"released",
@@ -161,8 +162,8 @@ first_tick_from(const Layout *layout, TimestampTz instant)
 }
 
 /*
- * Use a worker id for ids whose time is from an instant on and before another,
- * which nobody else has.
+ * Use a worker id for ids in the time from one instant on and before another.
+ * Nobody else has the worker id for that time.
  */
 void
 WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
@@ -172,7 +173,7 @@ WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 	uint64		start = first_tick_from(layout, starts);
 	uint64		end = first_tick_from(layout, ends);
 
-	/* only the caller changes these */
+	/* nobody but the caller changes these */
 	if (lease->worker_id == worker_id && lease->start == start &&
 		pg_atomic_read_u64(&lease->end) <= end)
 	{
@@ -189,7 +190,7 @@ WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 	LaneEndChange();
 }
 
-/* Say why the lease is not renewed, for errors when it has ended. */
+/* Note why the lease is not renewed, for errors once it has ended. */
 void
 WorkerSetLeaseState(LeaseState state)
 {
@@ -199,8 +200,8 @@ WorkerSetLeaseState(LeaseState state)
 }
 
 /*
- * Make no more ids under the lease.  Returns the first instant that none of
- * them can be of: by invariant 3 in lane.c, no session makes one after that.
+ * Stop making ids under the lease.  Returns the first instant after all of
+ * them: by invariant 3 in lane.c, no session makes one after that.
  */
 TimestampTz
 WorkerEndLease(void)

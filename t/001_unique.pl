@@ -1,5 +1,5 @@
-# No id is made twice: many sessions, few lanes, parallel plans, sessions that
-# come and go, several databases.
+# No id is made twice: by many sessions on few lanes, parallel plans, sessions that come
+# and go, several databases.
 
 use strict;
 use warnings;
@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
 
-# 32 clients share 8 lanes, or 2, or 1, so PIDs collide in their low bits.
-# Ten times as many ids with SNOWFLAKE_LONG_TESTS.
+# 32 clients share 8, 2 or 1 lanes, so that their PIDs collide in the low bits.
+# SNOWFLAKE_LONG_TESTS makes ten times as many ids.
 my $clients = 32;
 my $factor = $ENV{SNOWFLAKE_LONG_TESTS} ? 10 : 1;
 my $per_transaction = 1000;
@@ -29,7 +29,7 @@ foreach my $name (sort keys %servers)
 {
 	my $node = new_server($name, %{ $servers{$name} });
 
-	# half a million at least, but where the layout is one that we have had
+	# at least half a million, unless another server had the same layout
 	my $transactions = ($name eq 'preloaded' ? 2 : 16) * $factor;
 	my $total = $clients * $transactions * $per_transaction;
 
@@ -42,14 +42,14 @@ foreach my $name (sort keys %servers)
 		"$name: $clients clients insert $total ids without a duplicate",
 		"INSERT INTO ids (pid) SELECT pg_backend_pid() FROM generate_series(1, $per_transaction)");
 	is( $node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
-		$total, "$name: all ids are there");
-	# else the test above would not have tried what it is for
+		$total, "$name: all ids are in the table");
+	# otherwise the test above would have tested nothing
 	cmp_ok(
 		$node->safe_psql(
 			'postgres',
 			'SELECT max(pids) FROM (SELECT count(DISTINCT pid) AS pids FROM ids GROUP BY snowflake_lane(id)) AS l'),
 		'>', 1,
-		"$name: sessions shared lanes");
+		"$name: sessions share lanes");
 	$node->stop;
 }
 
@@ -60,7 +60,7 @@ CREATE TABLE rows AS SELECT FROM generate_series(1, 1000000);
 ANALYZE rows;
 EOC
 
-# Parallel workers make ids, also when all of a query is forced into one.
+# Parallel workers make ids, even when a whole query is forced into one.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 is( $node->safe_psql(
 		'postgres', qq{
@@ -70,7 +70,7 @@ SELECT count(*), count(DISTINCT id) FROM forced;
 SELECT snowflake_worker_id(snowflake_nextval());
 }),
 	"100000|100000\n0",
-	'forced parallel mode');
+	'ids of a forced parallel worker are unique');
 
 my $settings = qq{
 SET parallel_setup_cost = 0;
@@ -83,7 +83,7 @@ like(
 		'postgres',
 		"$settings EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off) SELECT snowflake_nextval() FROM rows"),
 	qr/Workers Launched: [2-9]/,
-	'a plan with several workers');
+	'a plan uses several workers');
 is( $node->safe_psql(
 		'postgres', qq{
 $settings
@@ -92,10 +92,10 @@ SELECT count(*), count(DISTINCT id), count(DISTINCT snowflake_lane(id)) > 1 FROM
 SELECT count(*), count(DISTINCT snowflake_timestamp(id)) > 1 FROM parallel WHERE snowflake_worker_id(id) = 0;
 }),
 	"1000000|1000000|t\n1000000|t",
-	'ids made by a parallel plan');
+	'ids of a parallel plan are unique');
 
-# COPY adds rows in batches, as it does for nextval(); one by one they would
-# take half as much WAL again.
+# COPY inserts in batches, as it does for nextval().  Row by row it would write half as
+# much WAL again.
 my $rows = abs_path($node->basedir) . '/rows';
 $node->safe_psql('postgres', "COPY (SELECT generate_series(1, 200000)) TO '$rows'");
 my %wal;
@@ -114,17 +114,17 @@ DROP TABLE copied;
 }
 cmp_ok($wal{$_}, '<', 1.1 * $wal{bigserial}, "COPY takes no more WAL for $_ than for bigserial") foreach @defaults;
 
-# Sessions that take one id and leave.
+# Sessions that each take one id and leave.
 my $each = 200 * $factor;
 run_clients(
 	$node,
 	"--client=16 --jobs=2 --connect --transactions=$each",
-	16 * $each . ' sessions with one id each',
+	16 * $each . ' sessions take one id each',
 	'INSERT INTO ids DEFAULT VALUES');
 is( $node->safe_psql('postgres', 'SELECT count(*) FROM ids'),
-	16 * $each, 'all of their ids are there');
+	16 * $each, 'all of their ids are in the table');
 
-# They gave their lanes back: a session alone gets the lane that its PID names.
+# They returned their lanes: a lone session gets the lane that matches its PID.
 my $at_home = 0;
 foreach (1 .. 20)
 {
@@ -136,16 +136,16 @@ foreach (1 .. 20)
 }
 is($at_home, 20, 'lanes are free again');
 
-# And when there are as many sessions as lanes, each has its own.
+# With as many sessions as lanes, each session has a lane to itself.
 my @sessions = $node->background_psql('postgres');
 wait_until_alone($sessions[0]);
 push @sessions, $node->background_psql('postgres') foreach 2 .. 8;
 my %lanes;
 $lanes{ $_->query_safe('SELECT snowflake_lane(snowflake_nextval())') }++ foreach @sessions;
-is(join(' ', sort keys %lanes), '0 1 2 3 4 5 6 7', 'eight sessions live in eight lanes');
+is(join(' ', sort keys %lanes), '0 1 2 3 4 5 6 7', 'eight sessions use eight lanes');
 $_->quit foreach @sessions;
 
-# Two databases at once.  The ids of one are loaded into the other.
+# Two databases at the same time.  The ids of one are loaded into the other.
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 add_extension($node, 'other');
 my $script = PostgreSQL::Test::Utils::tempdir() . '/two.sql';
@@ -167,14 +167,14 @@ foreach my $database ('postgres', 'other')
 		'>' => '/dev/null',
 		'2>' => '/dev/null');
 }
-is(scalar(grep { $_->finish } @runs), 2, 'clients of two databases at once');
+is(scalar(grep { $_->finish } @runs), 2, 'clients make ids in two databases at once');
 my $dump = abs_path($node->basedir) . '/two.copy';
 $node->safe_psql('other', "COPY two TO '$dump'");
 is( $node->safe_psql('postgres', "COPY two FROM '$dump'; SELECT count(*) FROM two"),
 	800000,
 	'no id is in both databases');
 
-# A backend that is killed takes the server down, which begins with new lanes.
+# A killed backend takes the server down, which starts with new lanes.
 $node->safe_psql(
 	'postgres',
 	'CREATE TABLE before_crash AS SELECT snowflake_nextval() AS id FROM generate_series(1, 100000); CHECKPOINT');
@@ -186,7 +186,7 @@ SELECT count(*), count(DISTINCT id), (SELECT min(id) FROM after_crash) > (SELECT
 FROM (SELECT id FROM before_crash UNION ALL SELECT id FROM after_crash) AS u
 }),
 	'200000|200000|t',
-	'ids go on after a crash restart');
+	'ids continue above the earlier ones after a crash restart');
 
 $node->stop;
 done_testing();

@@ -1,6 +1,5 @@
-# The ids of a backend strictly increase, in every layout, across spills,
-# with tags, and whatever other sessions do.  With one lane that holds for
-# all sessions together.
+# The ids of a backend strictly increase, in every layout, across spills, with tags, and
+# whatever other sessions do.  With one lane, ids increase across all sessions.
 
 use strict;
 use warnings;
@@ -13,8 +12,8 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
 
-# A million ids in one statement, ten with SNOWFLAKE_LONG_TESTS, in the order of
-# their making, while eight sessions keep making ids as well.
+# Make a million ids in one statement, or ten with SNOWFLAKE_LONG_TESTS, and check their
+# order, while eight sessions keep making ids as well.
 my $ids = $ENV{SNOWFLAKE_LONG_TESTS} ? 10_000_000 : 1_000_000;
 my @layouts = (
 
@@ -23,7 +22,7 @@ my @layouts = (
 	[ 'time:41 worker:4 lane:6 tag:4 sequence:8', 'spills' ],
 	[ 'time:51 lane:5 sequence:5 tick:1us', '' ],
 
-	# sequence above lane: they stay where they are
+	# sequence above lane: ids stay on their lane
 	[ 'time:41 sequence:14 worker:4 lane:4', 'stays' ],
 	[ 'time:38 sequence:16 lane:3 tick:10ms', 'stays' ],
 
@@ -57,7 +56,7 @@ foreach my $case (@layouts)
 		'postgres',
 		"SELECT count(*) = 8 FROM pg_stat_activity WHERE application_name = 'neighbour'"
 	) or die 'neighbours do not work';
-	# this machine has few cores, and the neighbours need not have most of them
+	# the machine may have few cores, and the neighbors need not take most of them
 	system(
 		'renice', '-n', '10', '-p',
 		split /\n/,
@@ -75,7 +74,7 @@ FROM (SELECT id, lag(id) OVER () AS previous
 	  FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, $ids)) AS m) AS n
 });
 	is("$count $disorder", "$ids 0", "ids increase in '$layout'");
-	is($busy, 8, 'under eight busy neighbours');
+	is($busy, 8, 'while eight neighbors are busy');
 	cmp_ok($used_lanes, '>', 1, 'across spills') if $lanes eq 'spills';
 	is($used_lanes, 1, 'on one lane') if $lanes eq 'stays';
 
@@ -83,15 +82,14 @@ FROM (SELECT id, lag(id) OVER () AS previous
 		'postgres',
 		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'neighbour'");
 	$neighbours->finish;
-	unlike($err, qr/SF0\d\d|snowflake ids/, 'no neighbour failed');
+	unlike($err, qr/SF0\d\d|snowflake ids/, 'no neighbor fails');
 	$node->stop;
 }
 
-# Sessions that take bursts of ids at random, in layouts so narrow that they
-# keep running into each other, pushing lanes ahead and waiting for the clock.
-# Each checks that its own ids increase, from one statement to the next, and
-# per tag where there is one.  All are collected to be looked at for
-# duplicates.
+# Sessions take bursts of ids at random times, in layouts so narrow that they keep
+# colliding, pushing lanes ahead and waiting for the clock.  Each checks that its own
+# ids increase from one statement to the next, per tag if there is one.  A primary key
+# over the ids of all finds duplicates.
 my @narrow = (
 	'time:41 worker:5 timeline:2 lane:1 sequence:2',
 	'time:41 worker:5 timeline:2 lane:3 sequence:1',
@@ -114,7 +112,7 @@ foreach my $layout (@narrow)
 	my $tags = $layout =~ /tag/ ? 16 : 1;
 	my $nextval = $tags > 1 ? 'snowflake_nextval(tag)' : 'snowflake_nextval()';
 
-	# above the sequence, increasing is promised for each tag
+	# if tag is above sequence, ids increase only per tag
 	my $per_tag = $layout =~ /tag.*sequence/ ? 'tag' : '0';
 	$node->safe_psql(
 		'postgres', qq{
@@ -146,12 +144,12 @@ ALTER DATABASE postgres SET test.last_ids = '{}';
 	run_clients(
 		$node,
 		'--client=12 --jobs=2 --protocol=prepared --transactions=60',
-		"sessions in bursts in '$layout'",
+		"ids of sessions in bursts increase in '$layout'",
 		"\\set size random(1, 100)\nSELECT burst(:size)");
 	$node->stop;
 }
 
-# One lane: increasing across sessions.  A row lock puts them in order.
+# One lane: ids increase across sessions.  A row lock orders the sessions.
 my $node = new_server('lane0', 'snowflake.layout' => 'snowflake lane:0');
 $node->safe_psql('postgres', <<'EOC');
 CREATE TABLE counter AS SELECT 0 AS n;
@@ -160,7 +158,7 @@ EOC
 run_clients(
 	$node,
 	'--client=16 --jobs=2 --protocol=prepared --transactions=1000',
-	'sessions take turns',
+	'sessions make ids in turns',
 	<<'EOC');
 BEGIN;
 UPDATE counter SET n = n + 1 RETURNING n \gset
@@ -175,7 +173,7 @@ is( $node->safe_psql(
 	'ids increase across sessions with lane:0');
 $node->stop;
 
-# What a session needs does not grow with the ids that it makes.
+# The memory of a session does not grow with the ids that it makes.
 $node = new_server('memory');
 my $memory = $node->background_psql('postgres');
 my $used = 'SELECT sum(used_bytes) FROM pg_backend_memory_contexts';
@@ -184,12 +182,12 @@ $memory->query_safe($burst);
 $memory->query_safe($used);
 my $used_before = $memory->query_safe($used);
 $memory->query_safe($burst) foreach 1 .. 3;
-# caches may grow by something, but not with nine million ids
-cmp_ok($memory->query_safe($used), '<', $used_before + 100_000, 'no memory growth');
+# caches may grow a little, but not by anything per id
+cmp_ok($memory->query_safe($used), '<', $used_before + 100_000, 'memory does not grow with ids');
 $memory->quit;
 $node->stop;
 
-# A reload that lowers the worker id, within a tick: ids move on to the next.
+# A reload lowers the worker id within a tick: ids continue in the next tick.
 $node = new_server(
 	'reload',
 	'snowflake.layout' => 'snowflake time:31 tick:1s sequence:22',
@@ -210,7 +208,7 @@ foreach my $worker_id (7, 30, 0)
 		select(undef, undef, undef, 0.05);
 	}
 	is( $session->query_safe("SELECT snowflake_worker_id($next)"),
-		$worker_id, "session follows to worker $worker_id");
+		$worker_id, "a session switches to worker id $worker_id");
 	cmp_ok($next, '>', $id, 'with a greater id');
 }
 $session->quit;

@@ -1,4 +1,4 @@
-# What ids do when the clock is stepped, and how calls wait for it.
+# Ids when the clock is stepped, and calls that wait for the clock.
 
 use strict;
 use warnings;
@@ -11,8 +11,7 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-# Wait for a call, that a background session has under way, to wait for the
-# clock.
+# Wait until a call in a background session waits for the clock.
 sub wait_until_waiting
 {
 	my ($node, $comment) = @_;
@@ -36,14 +35,14 @@ sub seconds_taken
 
 my ($code, $message);
 
-# Defaults: ids may be 5 s ahead of the clock, and a call waits 1 s.
+# Defaults: ids may be 5 s ahead of the clock, and a call waits up to 1 s.
 my $node = new_server('default', clock => 1);
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 my $id = $session->query_safe('SELECT snowflake_nextval()');
 is( $session->query_safe('SHOW snowflake.max_ahead') . ' ' . $session->query_safe('SHOW snowflake.max_wait'),
-	'5s 1s', 'defaults');
+	'5s 1s', 'defaults of max_ahead and max_wait');
 
-# Back by less than what ids live on: nobody notices, or has to wait.
+# Back by less than max_ahead: ids continue, and no call waits.
 set_clock($node, -4.5);
 my $behind = $session->query_safe('SET snowflake.max_wait = 0; SELECT snowflake_nextval()');
 cmp_ok($behind, '>', $id, 'a step back of 4.5 s: the next id is greater');
@@ -57,34 +56,34 @@ is( $node->safe_psql(
 		"SELECT max(snowflake_timestamp(snowflake_nextval()) - clock_timestamp()) BETWEEN interval '-1 ms' AND interval '5 s' FROM generate_series(1, 100)"
 	),
 	't',
-	'the lead is within bounds');
+	'ids are ahead of the clock by no more than max_ahead');
 
-# Back by more: the call waits for max_wait and fails, in every lane.
+# Back by more: calls wait for max_wait and fail, on every lane.
 set_clock($node, -60);
 my $seconds = seconds_taken(sub { ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()') });
 is($code, 'SF001', 'a step back of a minute is an error');
 like(
 	$message,
 	qr/snowflake ids are too far ahead of the clock.*DETAIL: .*another 5\d{4}\.\d+ ms.*HINT: .*snowflake\.max_ahead/s,
-	'which explains itself');
+	'with detail and hint');
 cmp_ok($seconds, '>=', 1, 'after max_wait');
 ($code) = sqlstate_of($node, 'SET snowflake.max_wait = 0; SELECT snowflake_nextval()');
-is($code, 'SF001', 'without a wait');
+is($code, 'SF001', 'at once if max_wait is 0');
 $session->query('SELECT snowflake_nextval()');
 $session->{stderr} = '';
 is( $session->query_safe('SELECT snowflake_currval()'),
-	$behind, 'a call that fails leaves the last id');
+	$behind, 'a failed call leaves snowflake_currval() as it was');
 is( $node->safe_psql('postgres', "SELECT snowflake_worker_id($id)"),
-	0, 'decoding does not care');
+	0, 'decoding still works');
 
-# A call that waits goes on when the clock is set right.
+# A waiting call continues when the clock is set right.
 $session->query_safe("SET snowflake.max_wait = '1h'");
 $session->query_until(qr/waiting/, "\\echo waiting\nSELECT snowflake_nextval() > $behind;\n");
 wait_until_waiting($node, 'a call waits for the clock');
 set_clock($node, 0);
-is($session->query_safe('SELECT 1'), "t\n1", 'and goes on when it is set right');
+is($session->query_safe('SELECT 1'), "t\n1", 'and continues when the clock is set right');
 
-# It can be ended in every way that a statement can.
+# The wait can be ended in every way that a statement can.
 my $wait = "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval()";
 set_clock($node, -60);
 ($code) = sqlstate_of($node, "SET statement_timeout = '200ms'; $wait");
@@ -98,21 +97,21 @@ foreach my $way (
 
 	$waiting->query_until(qr/waiting/, "\\echo waiting\n$wait;\n");
 	wait_until_waiting($node, "a call waits for $function");
-	# it may be looking at the clock just then
+	# the call may be reading the clock just then
 	$node->poll_query_until(
 		'postgres',
 		"SELECT count($function(pid)) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Extension'"
-	) or die 'nobody waits';
+	) or die 'no call waits';
 	$waiting->{run}->pump_nb until $waiting->{stderr} =~ $expected || $waiting->{timeout}->is_expired;
 	like($waiting->{stderr}, $expected, "$function ends the wait");
 	$waiting->{stderr} = '';
 	eval { $waiting->quit };
 }
 
-# The clock ahead: ids go on as before, for as long as that may be a glitch.
+# A clock that is ahead: ids ignore it for as long as it may be a glitch.
 set_clock($node, 0);
 my $ahead = "snowflake_timestamp(snowflake_nextval()) - snowflake_timestamp($behind) > interval '23:59'";
-# the limit is moved, and so the clock looked at, twice
+# move the limit, and so read the clock, twice
 foreach (1 .. 2)
 {
 	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
@@ -125,18 +124,18 @@ sleep 3.1;
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 sleep 2.1;
 set_clock($node, 86400);
-is($node->safe_psql('postgres', "SELECT $ahead"), 'f', 'nor one that had been right in between');
-# they follow one that stays there, and when it comes back they cannot
+is($node->safe_psql('postgres', "SELECT $ahead"), 'f', 'nor one that was right in between');
+# they follow a clock that stays ahead, and then cannot follow it back
 ok( $node->poll_query_until('postgres', "SELECT $ahead"),
 	'ids follow the clock when it has been ahead for a while');
 set_clock($node, 0);
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'and wait for it when it comes back');
+is($code, 'SF001', 'and wait for the clock when it is set back');
 
 # The server stops while a call waits.
 my $waiting = $node->background_psql('postgres', on_error_stop => 0);
 $waiting->query_until(qr/waiting/, "\\echo waiting\n$wait;\n");
-wait_until_waiting($node, 'a call waits for the end');
+wait_until_waiting($node, 'a call waits for the clock');
 cmp_ok(seconds_taken(sub { $node->stop('fast') }), '<', 20, 'a fast shutdown ends the wait');
 eval { $waiting->quit };
 eval { $session->quit };
@@ -144,29 +143,30 @@ eval { $session->quit };
 # The clock before the epoch
 start_with_clock($node, -3 * 365 * 86400);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF002', 'clock before the epoch');
-like($message, qr/clock is before the epoch.*DETAIL: .*clock says.*HINT: /s, 'explains itself');
-# ids were a day ahead before, and the server was started in another epoch
+is($code, 'SF002', 'a clock before the epoch is an error');
+like($message, qr/clock is before the epoch.*DETAIL: .*clock says.*HINT: /s, 'with detail and hint');
+# ids were a day ahead before the server was started with a clock before the epoch
 set_clock($node, 86400);
-is($node->safe_psql('postgres', 'SELECT state FROM snowflake_status()'), 'clock refused', 'the state says what comes');
+is($node->safe_psql('postgres', 'SELECT state FROM snowflake_status()'), 'clock refused', 'the state announces that');
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF002', 'the error stays while the clock may come back');
+is($code, 'SF002', 'the error stays while the clock may be a glitch');
 sleep 3.1;
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, 'SF005', 'a clock that jumps by more than a year is not followed');
 like(
 	$message, qr/clock jumped too far ahead.*DETAIL: .*clock says.*should be.*HINT: .*max_jump/s,
-	'which explains itself');
+	'with detail and hint');
 is( $node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat()'),
-	1, 'and is counted');
+	1, 'the refused clock is counted');
 set_and_reload($node, 'snowflake.max_jump = -1');
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, '00000', 'and is over when the clock is said to be right');
+is($code, '00000', 'without max_jump, the clock is followed');
 $node->stop;
 
-# So it is at a start, by the last checkpoint; the first look is believed.
+# At a start, the jump is measured from the last checkpoint, and the first reading is
+# trusted.
 start_with_clock($node, 86400);
-is($node->safe_psql('postgres', "SELECT $ahead"), 't', 'a clock that is ahead at a start is believed at once');
+is($node->safe_psql('postgres', "SELECT $ahead"), 't', 'a clock that is ahead at a start is followed at once');
 $node->append_conf('postgresql.conf', 'snowflake.max_jump = 31536000');
 $node->stop;
 start_with_clock($node, 400 * 86400);
@@ -174,7 +174,7 @@ start_with_clock($node, 400 * 86400);
 is($code, 'SF005', 'but not one that jumped by more than a year while the server was down');
 set_clock($node, 86400);
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, '00000', 'and is over when the clock is set right');
+is($code, '00000', 'ids are made again when the clock is set right');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
 $node->stop;
 start_with_clock($node, 86400);
@@ -182,10 +182,10 @@ $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 set_clock($node, 400 * 86400);
 crash($node);
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF005', 'a crash restart does not make it right');
+is($code, 'SF005', 'a crash restart does not make such a clock acceptable');
 $node->stop;
 
-# Strategy: refuse.  Ids are never ahead of the clock, not by a tick.
+# Strategy: refuse.  Ids are never ahead of the clock, not even by a tick.
 $node = new_server(
 	'refuse',
 	clock => 1,
@@ -210,7 +210,7 @@ SELECT count(*), count(*) FILTER (WHERE snowflake_timestamp(id) > clock)
 FROM (SELECT snowflake_nextval() AS id, clock_timestamp() AS clock FROM generate_series(1, 2000) OFFSET 0) AS m
 }),
 	'2000|0',
-	'wait: ids that are wanted faster than they come are never ahead');
+	'wait: ids are never ahead, even if they are wanted faster than ticks pass');
 $session = $node->background_psql('postgres');
 $id = $session->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -0.3);
@@ -223,8 +223,8 @@ is($code, 'SF001', 'wait: a longer one is an error');
 cmp_ok($seconds, '>=', 0.5, 'wait: after max_wait');
 $node->stop;
 
-# Strategy: survive a step back of 2 s without a pause, also for sessions that
-# take many ids.
+# Strategy: survive a step back of 2 s without a pause, even in sessions that take many
+# ids.
 $node = new_server(
 	'survive',
 	clock => 1,
@@ -237,7 +237,7 @@ $node->safe_psql('postgres', 'INSERT INTO ids SELECT snowflake_nextval() FROM ge
 is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'), 200000, 'survive: no pause, no duplicate');
 $node->stop;
 
-# Strategy: the time counts by itself.
+# Strategy: borrow.  The time in ids advances by itself.
 $node = new_server(
 	'borrow',
 	clock => 1,
@@ -247,7 +247,7 @@ $session = $node->background_psql('postgres');
 $id = $session->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -3600);
 is( $session->query_safe("SELECT snowflake_nextval() > $id"),
-	't', 'borrow: a step back of an hour does not matter');
+	't', 'borrow: a step back of an hour has no effect');
 $session->quit;
 is( $node->safe_psql(
 		'postgres',
@@ -256,17 +256,16 @@ is( $node->safe_psql(
 	'borrow: ids stay ahead');
 $node->stop;
 
-# An epoch to come, a layout that has ended, and one that ends while it is
-# used.
+# An epoch in the future, a layout that has ended, and one that ends while it is in use.
 $node = new_server('epoch', 'snowflake.layout' => 'snowflake epoch:2090-01-01T00:00:00Z');
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF002', 'an epoch to come');
+is($code, 'SF002', 'an epoch in the future is an error');
 $node->stop;
 
 $node = new_server('ended', 'snowflake.layout' => 'uid-generator');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF003', 'a layout that has ended');
-like($message, qr/layout has no tick left.*DETAIL: .*2024-11-20.*HINT: /s, 'explains itself');
+is($code, 'SF003', 'a layout that has ended is an error');
+like($message, qr/layout has no tick left.*DETAIL: .*2024-11-20.*HINT: /s, 'with detail and hint');
 $node->stop;
 
 my $seconds_left = 15;
@@ -290,8 +289,8 @@ do
 		$made++;
 	}
 } while ($code eq '00000' && time < $deadline);
-is($code, 'SF003', 'the last tick passes');
-cmp_ok($made, '>', 0, 'after ids were made');
+is($code, 'SF003', 'calls fail when the last tick has passed');
+cmp_ok($made, '>', 0, 'after some ids were made');
 is($node->safe_psql('postgres', "SELECT $last <= (1 << 23) - 1"), 't', 'within the layout');
 $node->stop;
 
@@ -303,9 +302,8 @@ $node = new_server(
 is($code, 'SF003', 'a burst that borrows beyond the last tick fails, too');
 $node->stop;
 
-# Honest time: a burst in a narrow layout runs ahead of the clock by what it may,
-# and no more.  Who takes more than one id of each tick leaves half of max_ahead to
-# others.
+# Honest time: a burst in a narrow layout runs ahead of the clock only as far as it may.
+# A session that takes more than one id of each tick leaves half of max_ahead to others.
 foreach my $case ([ 'time:41 worker:5', 1, 5 ], [ 'time:41 worker:5 sequence:2', 4, 2.5 ])
 {
 	my ($layout, $per_tick, $longest_lead) = @$case;

@@ -1,5 +1,5 @@
-# Settings that cannot be used, set where they must not be, or changed under
-# a running server; a library that does not fit, and no memory for it.
+# Settings that cannot be used, set where they must not be, or changed under a running
+# server; a library of another version; and too little shared memory.
 
 use strict;
 use warnings;
@@ -15,8 +15,8 @@ use Time::HiRes qw(sleep);
 
 my ($code, $message);
 
-# What cannot be used fails generation, whether the library comes early or
-# late.  The server starts, and everything else works.
+# A setting that cannot be used makes generation fail, whether the library is preloaded
+# or not.  The server starts, and everything else works.
 my @unusable = (
 	[ 'snowflake.worker_id', 'abc', qr/The configuration says "abc"/ ],
 	[ 'snowflake.worker_id', '', qr/The configuration says ""/ ],
@@ -42,11 +42,11 @@ foreach my $preload (0, 1)
 		$node->restart;
 		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 		is($code, 'F0000', "$when: $name = '$value' fails generation");
-		like($message, qr/parameter "$name" cannot be used.*DETAIL:.*$reason.*HINT:/s, 'and says why');
+		like($message, qr/parameter "$name" cannot be used.*DETAIL:.*$reason.*HINT:/s, 'with the reason');
 		is( $node->safe_psql('postgres', "SELECT snowflake_worker_id(1541815603606036480, 'twitter')"),
-			26, 'a layout of its own is decoded');
+			26, 'decoding with a layout argument still works');
 
-		# a session that has met the error goes on once it is corrected
+		# a session that saw the error works once the setting is corrected
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 		$session->query('SELECT snowflake_nextval()');
 		$session->{stderr} = '';
@@ -63,7 +63,7 @@ foreach my $preload (0, 1)
 			$session->{stderr} = '';
 			select(undef, undef, undef, 0.05);
 		}
-		like($id, qr/^\d+$/, "$when: $name corrected by a reload");
+		like($id, qr/^\d+$/, "$when: ids are made once a reload corrects $name");
 		$session->{stderr} = '';
 		$session->quit;
 		unlink $node->data_dir . '/postgresql.conf';
@@ -72,10 +72,10 @@ foreach my $preload (0, 1)
 	$node->stop;
 }
 
-# A worker id that the layout has no room for is an error at use.
+# A worker id that does not fit the layout is an error when an id is made.
 my $node = new_server('range', 'snowflake.worker_id' => 32);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'F0000', 'a worker id that does not fit');
+is($code, 'F0000', 'a worker id that does not fit is an error');
 like($message, qr/"snowflake\.worker_id" is out of range.*32.*takes values from 0 to 31/s, 'the error gives the range');
 set_and_reload($node, 'snowflake.worker_id = 31');
 is($node->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'), 31, 'the largest fits');
@@ -83,18 +83,18 @@ set_and_reload($node, 'snowflake.datacenter_id = 1');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 like(
 	$message, qr/"snowflake\.datacenter_id" is out of range.*has no field "datacenter"/s,
-	'a datacenter that the layout lacks');
+	'a datacenter id is an error if the layout lacks the field');
 set_and_reload($node, 'snowflake.datacenter_id = 0');
 set_and_reload($node, 'snowflake.worker_id = 5');
 
-# A tag has to fit its field, too.
+# A tag must fit its field, too.
 my $tagged = new_server('tagged', 'snowflake.layout' => 'snowflake worker:6 sequence:8 tag:3');
 is( $tagged->safe_psql(
 		'postgres',
 		'SELECT snowflake_tag(snowflake_nextval(7)), snowflake_tag(snowflake_nextval(0)), snowflake_tag(snowflake_nextval())'
 	),
 	'7|0|0',
-	'tags');
+	'ids carry their tags');
 foreach my $tag (8, -1, 2147483647, -2147483648)
 {
 	($code, $message) = sqlstate_of($tagged, "SELECT snowflake_nextval($tag)");
@@ -104,7 +104,7 @@ foreach my $tag (8, -1, 2147483647, -2147483648)
 		'the error gives the range');
 }
 
-# The worker id may be changed as often as one likes.
+# The worker id may be changed any number of times.
 my $changing = $tagged->background_psql('postgres', on_error_stop => 0);
 $changing->query("LOAD 'snowflake'");
 foreach my $worker_id (1 .. 40)
@@ -117,34 +117,34 @@ foreach my $worker_id (1 .. 40)
 	}
 	$changing->query('SELECT snowflake_nextval()');
 }
-is($changing->{stderr}, '', 'forty worker ids, one after the other');
+is($changing->{stderr}, '', 'forty worker ids can be used one after the other');
 is($changing->query('SELECT snowflake_worker_id(snowflake_nextval())'), 40, 'the last of them is used');
 $changing->quit;
 $tagged->stop;
 
-# Nobody gets another worker id for a session.  The library is loaded late
-# here, so that the first SET is of a name that PostgreSQL does not know yet.
+# No session can have a worker id of its own.  Here the library is not preloaded, so
+# that PostgreSQL does not know the setting yet at the first SET.
 $node->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
 my $worker = 'SELECT snowflake_worker_id(snowflake_nextval())';
 my ($ret, $out, $err) =
   $node->psql('postgres', "SET snowflake.worker_id = 9; $worker", extra_params => [ '-U', 'plain' ]);
 is($out, 5, 'SET by an ordinary user before the library is loaded has no effect');
-like($err, qr/WARNING: .*parameter "snowflake\.worker_id" cannot be changed now/, 'but a warning');
+like($err, qr/WARNING: .*parameter "snowflake\.worker_id" cannot be changed now/, 'but gives a warning');
 ($ret, $out, $err) = $node->psql(
 	'postgres', "BEGIN; SET LOCAL snowflake.worker_id = 9; $worker; COMMIT; $worker",
 	extra_params => [ '-U', 'plain' ]);
 is($out, "5\n5", 'nor has SET LOCAL');
 ($ret, $out, $err) = $node->psql('postgres', "$worker; SET snowflake.worker_id = 9", extra_params => [ '-U', 'plain' ]);
-like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'SET after it is loaded is an error');
+like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'SET after the library is loaded is an error');
 
-# What hides the configuration file's value from the session must not leave
-# it with the built-in one.
+# If a session's own value hides that of the configuration file, the session must not
+# continue with the built-in value.
 foreach my $name ('worker_id', 'layout', 'max_ahead')
 {
 	local $ENV{PGOPTIONS} = "-c snowflake.$name=9";
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 	is($code, 'F0000', "$name in connection options fails generation");
-	like($message, qr/parameter "snowflake\.$name" cannot be set for a session/, 'and says why');
+	like($message, qr/parameter "snowflake\.$name" cannot be set for a session/, 'with the reason');
 }
 foreach my $scope ('ROLE plain', 'DATABASE postgres', 'ROLE plain IN DATABASE postgres', 'ROLE ALL')
 {
@@ -154,9 +154,9 @@ foreach my $scope ('ROLE plain', 'DATABASE postgres', 'ROLE plain IN DATABASE po
 	like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, "ALTER $scope SET fails generation");
 	$node->safe_psql('postgres', "ALTER $scope RESET snowflake.worker_id");
 }
-is($node->safe_psql('postgres', $worker), 5, 'without it, ids are made');
+is($node->safe_psql('postgres', $worker), 5, 'ids are made after it is reset');
 
-# A parallel worker that loads the library for a leader who has not.
+# A parallel worker loads the library for a leader that has not loaded it.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 $node->safe_psql(
 	'postgres',
@@ -166,28 +166,28 @@ is( $node->safe_psql(
 		"SET $force = on; CREATE TEMP TABLE t AS SELECT late() AS id; RESET $force; SELECT snowflake_worker_id(id) FROM t"
 	),
 	5,
-	'a parallel worker that loads the library has the settings of the server');
+	'a parallel worker that loads the library uses the settings of the server');
 ($ret, $out, $err) = $node->psql(
 	'postgres', "SET snowflake.worker_id = 9; SET $force = on; SELECT late()",
 	extra_params => [ '-U', 'plain' ]);
-is($out, '', 'SET before a parallel worker loads the library');
-like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, 'is an error');
+is($out, '', 'after a SET, a parallel worker that loads the library makes no id');
+like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, 'but fails with an error');
 $node->restart;
 ($ret, $out, $err) = $node->psql(
 	'postgres', "SET snowflake.layout = 'js53'; SET $force = on; SELECT late()",
 	extra_params => [ '-U', 'plain' ]);
-like($err, qr/parameter "snowflake\.layout" cannot be set for a session/, 'also for the layout');
+like($err, qr/parameter "snowflake\.layout" cannot be set for a session/, 'the same goes for the layout');
 
-# What decodes does not depend on other settings.
+# Decoding depends only on the layout.
 $node->restart;
 {
 	local $ENV{PGOPTIONS} = '-c snowflake.worker_id=9';
 	is( $node->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(0)'), 0,
-		'decoding with an unusable worker id');
+		'decoding works with an unusable worker id');
 }
 $node->stop;
 
-# When preloaded, such settings never get in.
+# With the library preloaded, a session cannot set them at all.
 $node = new_server('preloaded', preload => 1, 'snowflake.worker_id' => 5);
 {
 	local $ENV{PGOPTIONS} = '-c snowflake.worker_id=9';
@@ -201,7 +201,7 @@ is( $node->safe_psql(
 	'1|t',
 	'shared memory is at most 16 kB');
 
-# A changed layout waits for the next start.
+# A changed layout takes effect at the next start.
 my $before = $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()');
 my $offset = -s $node->logfile;
 set_and_reload($node, "snowflake.layout = 'snowflake worker:4 sequence:13'");
@@ -212,23 +212,23 @@ is($out, "t\n$before", 'a changed layout does not take effect');
 like(
 	$err,
 	qr/WARNING: .*parameter "snowflake\.layout" cannot be changed without restarting the server.*DETAIL: .*\Q$before\E/s,
-	'but warns');
+	'but gives a warning');
 ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_nextval()');
-unlike($err, qr/WARNING/, 'once');
+unlike($err, qr/WARNING/, 'only once');
 ok( -s $node->logfile > $offset
 	  && slurp_file($node->logfile, $offset) =~ /cannot be changed without restarting the server/,
-	'in the log as well');
+	'and logs it as well');
 $node->restart;
 is( $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'),
 	'time:41 worker:4 timeline:2 lane:3 sequence:13 tick:1ms epoch:2026-01-01T00:00:00Z',
-	'it does at the next start');
+	'the changed layout takes effect at the next start');
 
-# A crash restart is one, too.
+# A crash restart counts, too.
 set_and_reload($node, "snowflake.layout = 'snowflake'");
 crash($node);
 is($node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'), $before, 'or at a crash restart');
 
-# On a standby ids are decoded, and not made.
+# A standby decodes ids, but makes none.
 $node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 5\nhot_standby = on");
 $node->restart;
 $node->safe_psql('postgres', 'CREATE TABLE ids AS SELECT snowflake_nextval() AS id');
@@ -245,12 +245,12 @@ $connected->{stderr} = '';
 $node->stop;
 $standby->promote;
 is( $connected->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
-	2, 'after its promotion it does, with its timeline, in sessions that were connected before');
+	2, 'after its promotion it makes ids with its timeline, even in older sessions');
 $connected->quit;
 $standby->stop;
 
-# A parallel worker is given the layout before it has all that reading a date
-# might ask for.
+# A parallel worker receives the layout before the state that date parsing might need is
+# there.
 {
 	local $ENV{MALLOC_PERTURB_} = 85;
 	$node = new_server('perturbed', 'snowflake.layout' => 'snowflake epoch:2026-01-01T00:00:00+00:00');
@@ -261,8 +261,8 @@ is( $node->safe_psql(
 	'a parallel worker reads the epoch of the layout');
 $node->stop;
 
-# A library of another version under a running server must not make lanes of
-# its own.
+# If the library is replaced under a running server, the new version must not create
+# lanes of its own.
 my $other = abs_path(PostgreSQL::Test::Utils::tempdir());
 system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry sql-only $other");
 command_ok(
@@ -270,7 +270,7 @@ command_ok(
 		'make', '--silent', '-C', $other, "PG_CONFIG=$ENV{PG_CONFIG}",
 		'with_llvm=no', 'COPT=-DSHMEM_VERSION=4711 -O0', 'clean', 'snowflake.so'
 	],
-	'build another version');
+	'another version builds');
 $node = new_server('version');
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 $node->safe_psql(
@@ -278,30 +278,30 @@ $node->safe_psql(
 	"CREATE FUNCTION other_nextval() RETURNS bigint AS '$other/snowflake', 'snowflake_nextval' LANGUAGE C");
 ($code, $message) = sqlstate_of($node, 'SELECT other_nextval()');
 is($code, '55000', 'a library of another version is refused');
-like($message, qr/library was replaced.*DETAIL: .*version 4711.*HINT: .*Restart/s, 'the error says so');
-is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'the old one goes on');
+like($message, qr/library was replaced.*DETAIL: .*version 4711.*HINT: .*Restart/s, 'with detail and hint');
+is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'the old library continues to work');
 $node->stop;
 
-# No memory for it
+# No shared memory left
 $node = new_server('memory', max_connections => 20, max_locks_per_transaction => 10);
 $node->restart;
 if ($node->pg_version < 17)
 {
-	# the lock table takes all that is spare, and never gives it back
+	# the lock table takes all spare memory, and never frees it
 	$node->psql('postgres', 'SELECT pg_advisory_xact_lock(i) FROM generate_series(1, 100000) AS i');
 }
 else
 {
-	# a limit on the size of files, which a segment of shared memory is
+	# limit the size of files, and so of segments of shared memory
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 	system_or_bail('prlimit', '--pid', $postmaster, '--fsize=200000');
 }
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, '53200', 'no shared memory left');
-like($message, qr/HINT: .*shared_preload_libraries/, 'the hint says to preload');
+is($code, '53200', 'a lack of shared memory is an error');
+like($message, qr/HINT: .*shared_preload_libraries/, 'and the hint suggests preloading');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
 $node->restart;
-is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'which helps');
+is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'with the library preloaded, ids are made');
 $node->stop;
 
 done_testing();

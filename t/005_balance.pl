@@ -1,5 +1,5 @@
-# Ids are even modulo any number, also when few of them are made: chi-square
-# at the 0.1% level, for ids at fixed spacings and at irregular ones.
+# Ids are evenly distributed modulo any number, even when few are made: chi-square at
+# the 0.1% level, for ids at fixed and at irregular intervals.
 
 use strict;
 use warnings;
@@ -21,7 +21,7 @@ my %critical = (
 	1024 => 1168.497);
 my $sample = 20480;
 
-# Of how many of the moduli the ids of a sample are not even.
+# Return the moduli in which the ids of a sample are uneven.
 sub uneven
 {
 	my ($node, $sample_query) = @_;
@@ -37,9 +37,9 @@ FROM generate_series(0, $_ - 1) AS i LEFT JOIN
 	return grep { $chi_square{$_} > $critical{$_} } keys %critical;
 }
 
-# An even sample exceeds one of the points in up to 6 of 1000 cases.  It is
-# taken to be uneven in a modulus if that happens three times in a row, which
-# chance does once in 10^9 (for each modulus and kind of sample).
+# An even sample exceeds one of the points in up to 6 of 1000 cases.  It counts as
+# uneven in a modulus if that happens three times in a row, which chance does once in
+# 10^9 (for each modulus and kind of sample).
 sub is_even
 {
 	my ($node, $name, $sample_query) = @_;
@@ -55,9 +55,9 @@ sub is_even
 	return;
 }
 
-# The clock stands still but for the looks at it, each of which moves it on by a
-# fixed time, and making an id takes one look, unless the mark is written.
-# Ids only increase, so each start is on a later day.
+# The clock stands still except that each reading moves it on by a fixed time, and
+# making an id takes one reading, unless the mark is written.  Since ids only increase,
+# each start is on a later day.
 my $day = 0;
 
 sub start_with_spacing
@@ -82,16 +82,16 @@ FROM (SELECT snowflake_timestamp(id) - lag(snowflake_timestamp(id)) OVER (ORDER 
 		),
 		sprintf('00:00:00.%03d|t', $ms),
 		"ids are made every $ms ms");
-	is_even($node, "an id every $ms ms: even", $fixed);
+	is_even($node, "ids every $ms ms are even", $fixed);
 }
 
-# The same test finds ids uneven that begin each tick with sequence 0.
+# The same test finds that ids are uneven if each tick starts with sequence 0.
 $node->append_conf('postgresql.conf', 'snowflake.sequence_start = zero');
 start_with_spacing($node, 6);
 cmp_ok(scalar(uneven($node, $fixed)), '>=', 5, 'with sequence_start = zero they are not');
 $node->stop;
 
-# Eight sessions that make an id every 4 ms or so, in real time.
+# Eight sessions that make an id about every 4 ms, in real time.
 $node = new_server('irregular');
 $node->safe_psql('postgres', 'CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY)');
 foreach my $try (1 .. 3)
@@ -104,7 +104,7 @@ foreach my $try (1 .. 3)
 		"\\set us random(0, 7000)\n\\sleep :us us\nINSERT INTO ids VALUES (snowflake_nextval())");
 	my @uneven = uneven($node, 'SELECT id FROM ids');
 	next if @uneven && $try < 3;
-	is("@uneven", '', 'ids at irregular times: even');
+	is("@uneven", '', 'ids at irregular times are even');
 	last;
 }
 $node->stop;

@@ -1,6 +1,6 @@
-# Never twice, across crashes, when the seconds before are lived again: servers
-# and backends are killed while many clients make ids, and the clock is set
-# back while they are down.  The clients keep what they saw, committed or not.
+# No id is made twice across crashes, even if the seconds before pass again: servers and
+# backends are killed while many clients make ids, and the clock is set back while they
+# are down.  The clients keep the ids that they saw, committed or not.
 #
 # SNOWFLAKE_CRASH_ROUNDS sets the number of rounds (default 6).
 
@@ -17,7 +17,7 @@ use Time::HiRes qw(sleep time);
 
 my $rounds = $ENV{SNOWFLAKE_CRASH_ROUNDS} // 6;
 
-# Start a server that has crashed, when its last backends have gone.
+# Start a server that has crashed, once its last backends have gone.
 sub start_again
 {
 	my ($node, $offset) = @_;
@@ -31,7 +31,7 @@ sub start_again
 	return;
 }
 
-# The ways to go down.  After each, the server's clock is off by the offset.
+# Ways to go down.  After each, the server's clock is off by the offset.
 my %crashes = (
 	'immediate stop' => sub {
 		my ($node, $offset) = @_;
@@ -59,10 +59,10 @@ my %crashes = (
 		$node->poll_query_until('postgres', 'SELECT true') or BAIL_OUT('no crash restart');
 	});
 
-# Rounds of making ids and crashing.  The clock of each begins within the
-# seconds of the round before, so that they are lived again, except that it
-# moves by a random -1 h to +5 s in every fourth, if these are wanted.  Returns
-# the number of ids, of duplicates, of rounds that lived again, and the errors.
+# Run rounds of making ids and crashing.  The clock of each round starts within the
+# seconds of the round before, so that these pass again; with the option "far", it moves
+# by a random -1 h to +5 s in every fourth round instead.  Returns the number of ids, of
+# duplicates, and of rounds in which time passed again, and the errors.
 sub hunt
 {
 	my ($node, %options) = @_;
@@ -71,7 +71,7 @@ sub hunt
 	my $relived = 0;
 	my (@all, %errors);
 
-	# the clock of the server when a round began and ended
+	# the server's clock when a round began and ended
 	my ($began, $ended);
 
 	foreach my $round (1 .. $options{rounds})
@@ -94,27 +94,27 @@ sub hunt
 		sleep 1 + rand 0.5;
 		$ended = time + $offset if !$far;
 
-		# a server that is killed has its clock set while it is down
+		# the clock of a killed server is set while the server is down
 		$crashes{ $ways[ $round % @ways ] }->($node, $began - time);
 		my $seen = stop_collectors(@collectors);
 		$errors{$_} += $seen->{$_} foreach keys %$seen;
 		push @all, @collectors;
 	}
 	my ($ids, $duplicates) = count_duplicates(@all);
-	note("$ids ids, $duplicates duplicates, $relived of $options{rounds} rounds lived again");
+	note("$ids ids, $duplicates duplicates, $relived of $options{rounds} rounds passed again");
 	return ($ids, $duplicates, $relived, \%errors);
 }
 
 my $node = new_hunting_server('product');
 my ($ids, $duplicates, $relived, $errors) = hunt($node, rounds => $rounds, far => 1);
-is($duplicates, 0, 'no id was made twice');
-cmp_ok($ids, '>', 2_000 * $rounds, 'many were made');
-cmp_ok($relived, '>=', $rounds / 2, 'the same seconds were lived again');
+is($duplicates, 0, 'no id is made twice');
+cmp_ok($ids, '>', 2_000 * $rounds, 'many ids were made');
+cmp_ok($relived, '>=', $rounds / 2, 'the same seconds passed again');
 delete $errors->{SF001};
-is(join(' ', %$errors), '', 'no error but that the clock is behind');
+is(join(' ', %$errors), '', 'the only errors are that the clock is behind');
 $node->stop;
 
-# One lane; and no commit flushes what sessions saw, nor does the WAL writer in
+# One lane; and neither a commit nor the WAL writer flushes the ids that sessions saw in
 # time.
 my %unflushed = (
 	'snowflake.layout' => 'snowflake lane:0',
@@ -124,12 +124,12 @@ my %unflushed = (
 $node = new_hunting_server('unflushed', %unflushed);
 ($ids, $duplicates, $relived) =
   hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);
-is($duplicates, 0, 'unflushed: no id was made twice');
-cmp_ok($ids, '>', 10_000, 'unflushed: many were made');
-cmp_ok($relived, '>=', 1, 'unflushed: the same seconds were lived again');
+is($duplicates, 0, 'unflushed: no id is made twice');
+cmp_ok($ids, '>', 10_000, 'unflushed: many ids were made');
+cmp_ok($relived, '>=', 1, 'unflushed: the same seconds passed again');
 $node->stop;
 
-# The hunt finds what it is for.
+# The hunt finds the duplicates of mutants.
 foreach my $mutant (with_mutants() ? ('forgets the mark', 'does not flush') : ())
 {
 	$node = new_hunting_server($mutant =~ tr/ /_/r, %unflushed);

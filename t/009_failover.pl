@@ -1,12 +1,11 @@
-# No id is made twice by servers that are primary and standby of each other:
-# an asynchronous standby that was cut off, a chain of promotions with
-# pg_rewind, a base backup that is recovered to a point in time, a synchronous
-# standby.
+# No id is made twice by a primary and its standbys: an asynchronous standby that was
+# cut off, a chain of promotions with pg_rewind, a base backup that is recovered to a
+# point in time, a synchronous standby.
 #
-# Each hunt has the new server live through clock ticks of the old one, with
-# the same worker id on the same few lanes, and counts what clients have seen,
-# whether it was committed or not.  It is done on the product, which must make
-# no duplicate, and side by side on a mutant, where the hunt must find some.
+# In each hunt, the new server passes through clock ticks of the old one, with the same
+# worker id on the same few lanes.  The hunt counts the ids that clients have seen,
+# committed or not.  It runs on the product, which must make no duplicates, and in
+# parallel on a mutant, where it must find some.
 
 use strict;
 use warnings;
@@ -21,8 +20,8 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-# All servers come from backups of one, so that they can be each other's
-# standbys.  Ticks begin at sequence 0, where duplicates are the likeliest.
+# All servers come from backups of one, so that they can be standbys of each other.
+# Ticks start at sequence 0, where duplicates are most likely.
 my $origin = new_server(
 	'origin',
 	'wal_level' => 'replica',
@@ -35,7 +34,7 @@ my $origin = new_server(
 	'snowflake.sequence_start' => 'zero');
 $origin->backup('empty');
 
-# What to mask an id with to see in which tick and lane it was made, by layout
+# By layout: the mask that reduces an id to its tick and lane
 my %cell_mask = map {
 	$_ => $origin->safe_psql(
 		'postgres',
@@ -43,8 +42,8 @@ my %cell_mask = map {
 } ('snowflake lane:1', 'snowflake lane:0', 'snowflake timeline:0 lane:1');
 $origin->stop;
 
-# A server from a backup.  "upstream" makes it a standby, and "mutant" gives it
-# a library with a fault.
+# Create a server from a backup.  "upstream" makes it a standby, and "mutant" gives it a
+# library with a fault.
 sub server_from_backup
 {
 	my ($name, $source, $backup, %settings) = @_;
@@ -60,18 +59,17 @@ sub server_from_backup
 	return $node;
 }
 
-# Start clients that write down each id that they get, and which server it came
-# from.  They work with whichever of the servers is the primary.  Each makes
-# some thousand ids per second, in every tick; more would only take more time to
-# look through.
+# Start clients that write down each id and the server that it came from.  They use
+# whichever of the servers is the primary.  Each makes some thousand ids per second, in
+# every tick; more would only take longer to evaluate.
 sub start_clients
 {
 	my ($count, @nodes) = @_;
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	my %clients = (dir => $dir, runs => []);
 
-	# They go on while a file is there, which is gone with the test if that
-	# fails.  Lines are long, so that few of them wait in the pipe by then.
+	# They continue while a file exists, which disappears along with a failed test.
+	# Lines are long, so that few of them are left in the pipe by then.
 	my @command = (
 		'sh', '-c', <<'EOC',
 while [ -e "$0" ]; do
@@ -96,7 +94,7 @@ EOC
 	return \%clients;
 }
 
-# Wait until so many clients are connected.
+# Wait until a number of clients are connected.
 sub wait_for_clients
 {
 	my ($node, $count) = @_;
@@ -104,12 +102,12 @@ sub wait_for_clients
 	$node->poll_query_until(
 		'postgres',
 		"SELECT count(*) = $count FROM pg_stat_activity WHERE application_name = 'client'"
-	) or die 'clients do not come';
+	) or die 'clients do not connect';
 	return;
 }
 
-# Stop clients.  Returns the ids that they have got, by server, and the errors
-# that they have seen other than the loss of a server.
+# Stop clients.  Returns their ids, by server, and the errors that they saw other than
+# the loss of a server.
 sub stop_clients
 {
 	my ($clients) = @_;
@@ -132,8 +130,8 @@ sub stop_clients
 	return (\%ids, $errors);
 }
 
-# Look for ids that were made twice, and for ticks in which both of two servers
-# have used the same lane.
+# Look for ids that were made twice, and for ticks in which two servers used the same
+# lane.
 sub compare
 {
 	my ($layout, $first, $second) = @_;
@@ -157,7 +155,7 @@ sub compare
 	return \%result;
 }
 
-# The verdict on a hunt
+# Judge the result of a hunt.
 sub is_unique
 {
 	my ($result, $mutant, $name) = @_;
@@ -165,10 +163,10 @@ sub is_unique
 
 	note "$label: $result->{first} and $result->{second} ids, "
 	  . ($result->{cells} // 0)
-	  . " ticks of a lane lived twice, $result->{duplicates} duplicates";
-	cmp_ok($result->{first}, '>=', 5000, "$label: ids of the old server");
-	cmp_ok($result->{second}, '>=', 5000, "$label: ids of the new server");
-	cmp_ok($result->{cells}, '>=', 20, "$label: the same ticks on the same lanes")
+	  . " ticks of a lane passed twice, $result->{duplicates} duplicates";
+	cmp_ok($result->{first}, '>=', 5000, "$label: the old server makes ids");
+	cmp_ok($result->{second}, '>=', 5000, "$label: the new server makes ids");
+	cmp_ok($result->{cells}, '>=', 20, "$label: the same ticks pass on the same lanes")
 	  if defined $result->{cells};
 	if ($mutant)
 	{
@@ -197,7 +195,7 @@ sub clock_of
 	return $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 }
 
-# Wait until a standby has what its upstream has now.
+# Wait until a standby has replayed what its upstream has flushed.
 sub wait_until_streaming
 {
 	my ($upstream, $standby) = @_;
@@ -229,8 +227,8 @@ sub attach
 	return;
 }
 
-# A session on a standby that tries to make an id, and so has done all that it
-# can do before the standby is promoted.
+# Open a session on a standby, and have it try to make an id, which does all that can be
+# done before the promotion.
 sub session_on_standby
 {
 	my ($standby) = @_;
@@ -246,11 +244,11 @@ sub session_on_standby
 }
 
 #
-# An asynchronous standby is cut off, the primary goes on for 5 s and is gone.
-# The standby is promoted, with its clock 3 s behind, and lives those seconds
-# again: what it knows of the mark may be 2 s ahead of the moment that it was
-# cut off, and no more.  A base backup, taken under load, is recovered to that
-# moment, too.  What tells the ids apart is the timeline.
+# An asynchronous standby is cut off; the primary runs for another 5 s and disappears.
+# The standby is promoted with its clock 3 s behind, and passes those seconds again: the
+# mark that it knows may be 2 s ahead of the moment when it was cut off, and no more.  A
+# base backup, taken under load, is recovered to that moment, too.  The timeline tells
+# the ids apart.
 #
 my $layout = 'snowflake lane:1';
 my $fault = 'ignores the timeline';
@@ -279,7 +277,7 @@ foreach my $mutant (undef, $fault)
 my ($code) = sqlstate_of($standbys[0], 'SELECT snowflake_nextval()');
 is($code, '25006', 'a standby makes no ids');
 ($code) = sqlstate_of($standbys[0], 'SELECT snowflake_advance(0)');
-is($code, '25006', 'nor does it move the mark');
+is($code, '25006', 'a standby does not move the mark');
 my $session = session_on_standby($standbys[0]);
 
 cut_off($_) foreach @standbys;
@@ -315,7 +313,7 @@ foreach my $standby (@standbys)
 	$standby->promote;
 }
 is( $session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
-	2, 'a session that was there before has the new timeline');
+	2, 'a session from before the promotion uses the new timeline');
 $session->quit;
 my @runs = map { start_clients(2, $_) } @standbys;
 sleep 2.5;
@@ -355,10 +353,10 @@ foreach my $mutant (undef, $fault)
 }
 
 #
-# A chain of promotions.  The standby b streams from a, and c from b.  Each is
-# cut off, promoted when its upstream is gone, and lives what it has missed
-# again.  Then a is rewound, follows c, and is promoted in its turn.  Clients
-# move on from one to the next.
+# A chain of promotions.  Standby b streams from a, and c from b.  Each is cut off,
+# promoted when its upstream is gone, and passes the seconds again that it has missed.
+# Then a is rewound, follows c, and is promoted in turn.  Clients move from one to the
+# next.
 #
 $layout = 'snowflake lane:0';
 my @chains;
@@ -384,21 +382,21 @@ foreach my $mutant (undef, $fault)
 }
 wait_for_clients($_->{a}, 3) foreach @chains;
 
-# Make a server that has been a primary a standby of another.
+# Make a standby of a server that was a primary.
 sub rewind
 {
 	my ($node, $source) = @_;
 	my $conf = $node->data_dir . '/postgresql.conf';
 	my $settings = slurp_file($conf);
 
-	# up to 15 pg_rewind wants the new timeline to be in the control file
+	# up to 15, pg_rewind expects the new timeline in the control file
 	$source->safe_psql('postgres', 'CHECKPOINT');
 	system_or_bail(
 		'pg_rewind', '--no-sync',
 		'--write-recovery-conf',
 		'--source-server=' . $source->connstr('postgres'),
 		'--target-pgdata=' . $node->data_dir);
-	# it has taken those of the other
+	# pg_rewind copied the settings of the source
 	unlink $conf;
 	append_to_file($conf, $settings);
 	$node->append_conf('postgresql.conf', "test.server = '" . $node->name . "_again'");
@@ -419,7 +417,7 @@ foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
 		if (!$chain->{mutant})
 		{
 			$chain->{session} = session_on_standby($chain->{$to});
-			# a transaction that began on the standby makes no difference
+			# a transaction that started on the standby makes no difference
 			$chain->{session}->query_safe('BEGIN; SELECT snowflake_lane(1)');
 		}
 		cut_off($chain->{$to});
@@ -435,7 +433,7 @@ foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
 	}
 	is( $chains[0]->{session}->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
 		$timeline & 3,
-		"the session on $to has timeline $timeline");
+		"the session on $to uses timeline $timeline");
 	$chains[0]->{session}->quit;
 	wait_for_clients($_->{$to}, 3) foreach @chains;
 	sleep 3;
@@ -464,9 +462,9 @@ foreach my $chain (@chains)
 }
 
 #
-# A synchronous standby, in a layout that has no timeline.  The standby is cut
-# off and the primary must not make ids above the mark that the standby has,
-# although its clients do not wait for any commit.
+# A synchronous standby, in a layout without a timeline.  The standby is cut off, and
+# the primary must not make ids above the mark that the standby has, although its
+# clients do not wait for any commit.
 #
 $layout = 'snowflake timeline:0 lane:1';
 $fault = 'does not wait for standbys';
@@ -499,7 +497,7 @@ foreach my $mutant (undef, $fault)
 }
 wait_for_clients($_->{primary}, 3) foreach @pairs;
 
-# Wait until all clients wait for the mark, one of them for the standby.
+# Wait until all clients wait for the mark, and one of them for the standby.
 sub wait_until_blocked
 {
 	my ($node) = @_;
@@ -508,7 +506,7 @@ sub wait_until_blocked
 			'postgres', q{
 SELECT count(*) FILTER (WHERE wait_event = 'SyncRep') = 1 AND count(*) FILTER (WHERE wait_event_type = 'Lock') = 2
 FROM pg_stat_activity WHERE application_name = 'client'}),
-		'clients wait for the mark to be on the standby');
+		'clients wait until the mark is on the standby');
 	return;
 }
 
@@ -516,19 +514,19 @@ my ($sync, $sync_standby) = @{ $pairs[0] }{ 'primary', 'standby' };
 cut_off($sync_standby);
 wait_until_blocked($sync);
 ($code) = sqlstate_of($sync, q{SET statement_timeout = '200ms'; SELECT snowflake_nextval()});
-is($code, '57014', 'a wait for the session that waits can be ended');
-# it may be looking whether to go on just then
+is($code, '57014', 'a wait for the waiting session can be ended');
+# the session may be checking for an end of the wait just then
 $sync->poll_query_until(
 	'postgres',
 	"SELECT count(pg_cancel_backend(pid)) = 1 FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
-) or die 'nobody waits';
+) or die 'no session waits';
 wait_until_blocked($sync);
 attach($sync_standby);
 is( $sync->safe_psql(
 		'postgres',
 		'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)'),
 	1000,
-	'they go on when it is back');
+	'they continue when the standby is back');
 wait_until_streaming($sync, $sync_standby);
 
 foreach my $pair (@pairs)
@@ -572,10 +570,10 @@ foreach my $pair (@pairs)
 		like(
 			$pair->{old_errors},
 			qr/\A[^\n]*ERROR:  canceling statement due to user request\n\z/,
-			"synchronous standby: $label: only the client that was cancelled has seen an error");
+			"synchronous standby: $label: only the canceled client sees an error");
 		is($above, 0, "synchronous standby: $label: no id is above the mark of the standby");
-		# the clock says so, but ids do not go through the same ticks again
-		is(delete $result->{cells}, 0, "synchronous standby: $label: ids begin above the mark");
+		# the clock shows the same ticks, but ids skip them
+		is(delete $result->{cells}, 0, "synchronous standby: $label: ids start above the mark");
 	}
 	else
 	{

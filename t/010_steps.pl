@@ -1,6 +1,6 @@
-# The clock is stepped while eight clients make ids, for each strategy: no id
-# is made twice, errors come only where they are documented, and each step is
-# logged once.  After each step the clock lives the same ticks again.
+# The clock is stepped while eight clients make ids, for each strategy: no id is made
+# twice, errors occur only where they are documented, and each step is logged once.
+# After each step the same ticks pass again.
 
 use strict;
 use warnings;
@@ -13,15 +13,14 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-# How far off the clock is, in s.  The same is true of the time that a phase
-# lasts and the last digit.
+# Offsets of the clock, in s.  A step back by the length of a phase makes the last phase
+# pass again.
 my $phase = 0.4;
-# The clock that is ahead of all that was before has to last until it is believed.
+# The clock that is ahead of all before it must last until ids follow it.
 my @offsets = (0, -$phase, -10, -10 - $phase, -3600, -3600 - $phase, 0, -$phase, 86400, 86400 - $phase, 0);
 my $to_be_believed = 8;
 
-# The settings, and in which phases a new id may be made: where it need not be
-# too far ahead of the clock.
+# The settings, and how far ids may be ahead of the clock.
 my %strategies = (
 	'default' => { max_ahead => '5s', max_wait => 0, longest_lead => 5 },
 	'refuse' => { max_ahead => 0, max_wait => 0, longest_lead => 0 },
@@ -29,7 +28,7 @@ my %strategies = (
 	'survive' => { max_ahead => '4s', max_wait => 0, longest_lead => 4 },
 	'borrow' => { max_ahead => -1, max_wait => 0 });
 
-# Let the clients work through all steps.
+# Have the clients work through all steps.
 sub step_through
 {
 	my ($node, $strategy) = @_;
@@ -68,27 +67,28 @@ foreach my $name (sort keys %strategies)
 	my ($ids, $duplicates, $errors, $states, $leads) = step_through($node, $strategy);
 
 	note("$name: $ids ids; @$states; leads @$leads; errors " . join ' ', %$errors);
-	is($duplicates, 0, "$name: no id was made twice");
-	cmp_ok($ids, '>', 20_000, "$name: many were made");
+	is($duplicates, 0, "$name: no id is made twice");
+	cmp_ok($ids, '>', 20_000, "$name: many ids were made");
 	if (defined $strategy->{longest_lead})
 	{
 		delete $errors->{SF001};
-		is(join(' ', %$errors), '', "$name: no error but that the clock is behind");
+		is(join(' ', %$errors), '', "$name: the only errors are that the clock is behind");
 
-		# by more than ids can be ahead: minutes after ids of the present, and
-		# now after ids of tomorrow
-		is(join(' ', @{$states}[ 2 .. 5, 10 ]), 'error error error error error', "$name: the clock far behind");
-		is(join(' ', @{$states}[ 0, 6, 8 ]), 'ids ids ids', "$name: the clock ahead, or there again");
-		is(scalar(grep { $_ > $strategy->{longest_lead} } @$leads), 0, "$name: no id is ahead by more than it may");
+		# the clock is behind by more than ids may be ahead: by minutes at first, and in
+		# the end by a day
+		is( join(' ', @{$states}[ 2 .. 5, 10 ]), 'error error error error error',
+			"$name: no ids while the clock is far behind");
+		is(join(' ', @{$states}[ 0, 6, 8 ]), 'ids ids ids', "$name: ids while the clock is ahead, or right again");
+		is(scalar(grep { $_ > $strategy->{longest_lead} } @$leads), 0, "$name: no id is further ahead than it may be");
 	}
 	else
 	{
-		is(join(' ', %$errors), '', "$name: no error");
+		is(join(' ', %$errors), '', "$name: no errors");
 		is(join(' ', @$states), join(' ', ('ids') x @offsets), "$name: ids all the time");
 	}
 
-	# A step is seen when the limit is moved next, so that one may be logged
-	# together with those that follow it.
+	# A step is detected when the limit moves next, so that it may be logged together
+	# with the steps after it.
 	my @steps = map { $offsets[$_] - $offsets[ $_ - 1 ] } 1 .. $#offsets;
 	my $log = slurp_file($node->logfile);
 	my @unknown;
@@ -103,7 +103,7 @@ foreach my $name (sort keys %strategies)
 	$node->stop('immediate');
 }
 
-# This finds the duplicates of a generator that goes by the clock.
+# The same steps find the duplicates of a generator that trusts the clock.
 if (with_mutants())
 {
 	my $node = new_server(
@@ -113,7 +113,7 @@ if (with_mutants())
 		'snowflake.layout' => 'snowflake lane:1',
 		'snowflake.max_wait' => 0);
 	my ($ids, $duplicates) = step_through($node, $strategies{default});
-	cmp_ok($duplicates, '>', 0, "mutant that goes by the clock: $duplicates duplicates in $ids ids");
+	cmp_ok($duplicates, '>', 0, "mutant that goes by the clock: $duplicates duplicates among $ids ids are found");
 	$node->stop('immediate');
 }
 

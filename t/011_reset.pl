@@ -1,6 +1,6 @@
-# The reset, after the clock was far ahead for a while: who may do it and when,
-# that it holds although its wait for a standby is cancelled, and that the worker id
-# that ran ahead makes none of its ids again when the clock gets there.
+# The reset after the clock was far ahead: who may reset the mark and when, that a reset
+# stands even if its wait for a standby is canceled, and that the worker id that ran
+# ahead makes none of its ids again when the clock gets there.
 
 use strict;
 use warnings;
@@ -13,15 +13,15 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-# When the clock got to, by accident.  It is always the same, so that its ticks are
-# lived again each time that the clock is set to it.
+# The instant that the clock got to by accident.  It is always the same, so that its
+# ticks pass again each time the clock is set to it.
 my $accident = time + 100 * 86400;
 
 my $reset = 'SET client_min_messages = notice; SELECT snowflake_reset_mark()';
 my ($code, $message);
 
-# Whether ids are made, and by which worker id: "7" for one of the present, "7 far
-# ahead" for one of the accident, or the SQLSTATE of the error.
+# Make an id.  Returns its worker id, as "7" if the id is of the present and "7 far
+# ahead" if it is of the accident, or the SQLSTATE of the error.
 sub next_id
 {
 	my ($node, $database) = @_;
@@ -35,8 +35,8 @@ EOC
 	return $err =~ /ERROR:  (\w{5}):/ ? $1 : $out =~ s/\|t$//r =~ s/\|f$/ far ahead/r;
 }
 
-# A server with worker id 3 that had the accident, and is down.  Returns it, the
-# clients that made ids, and when they ended.
+# Create a server with worker id 3 that had the accident, and stop it.  Returns the
+# server, the clients that made ids, and when they ended.
 sub server_after_accident
 {
 	my ($name, %settings) = @_;
@@ -57,7 +57,7 @@ sub server_after_accident
 	return ($node, $ids, $end);
 }
 
-# Begin a reset, and wait until it waits for a standby.
+# Start a reset, and wait until it waits for a standby.
 sub begin_reset
 {
 	my ($node) = @_;
@@ -70,8 +70,8 @@ sub begin_reset
 }
 
 #
-# The wait of a reset for a standby is cancelled.  The reset has happened all the
-# same, for the worker id that did it and for the one that it put aside.
+# The wait of a reset for a standby is canceled.  The reset stands nevertheless, for the
+# worker id that did it and for the one that it set aside.
 #
 sub hunt_cancelled
 {
@@ -94,7 +94,7 @@ sub hunt_cancelled
 	$result{crashed} = next_id($node);
 	$node->stop('immediate');
 
-	# a change of mind
+	# the operator returns to the old worker id
 	$node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
 	start_with_clock($node, $accident - time);
 	my ($second) = live_from($node, $accident, $end);
@@ -105,11 +105,11 @@ sub hunt_cancelled
 }
 
 my $result = hunt_cancelled();
-like($result->{messages}, qr/WARNING: .*standby/s, 'a reset whose wait is cancelled warns');
+like($result->{messages}, qr/WARNING: .*standby/s, 'a reset whose wait is canceled warns');
 unlike($result->{messages}, qr/ERROR/, 'and does not fail');
 is($result->{running}, 7, 'the fresh worker id makes ids of the present');
-is($result->{crashed}, 7, 'after a crash as well');
-is($result->{duplicates}, 0, "the old one makes none of $result->{ids} ids again");
+is($result->{crashed}, 7, 'even after a crash');
+is($result->{duplicates}, 0, "the old worker id makes none of $result->{ids} ids again");
 cmp_ok($result->{again}, '>', 1000, 'although it makes ids');
 if (with_mutants())
 {
@@ -118,7 +118,7 @@ if (with_mutants())
 }
 
 #
-# The old worker id after a reset: in a statement that began with it, by a reload,
+# The old worker id after a reset: in a statement that started with it, after a reload,
 # and on a standby that still has it.
 #
 sub hunt_old_worker_id
@@ -144,7 +144,7 @@ sub hunt_old_worker_id
 	$result{stuck} =
 	  $node->safe_psql('postgres', "SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = $pid");
 
-	# before the primary gets there itself
+	# before the primary's clock gets there itself
 	$node->wait_for_catchup($standby, 'replay');
 	$standby->promote;
 	(my $second) = live_from($standby, $accident, $end);
@@ -152,8 +152,7 @@ sub hunt_old_worker_id
 	($result{standby_ids}) = count_duplicates(@$second);
 	$standby->stop('immediate');
 
-	# A step forward is believed only after a while, in which the ids that are made
-	# are of the present.
+	# A step forward is followed only after a while, in which ids are of the present.
 	set_and_reload($node, 'snowflake.worker_id = 3');
 	$result{reload} = next_id($node);
 	($result{again}) = sqlstate_of($node, $reset);
@@ -170,25 +169,26 @@ sub hunt_old_worker_id
 }
 
 $result = hunt_old_worker_id();
-is($result->{reset}, '00000', 'reset after a restart, without another one');
-is($result->{fresh}, 7, 'a call that was refused before leaves nothing of the accident behind');
-is($result->{stuck}, 'active|Extension', 'a statement that began with the old worker id makes no id of the present');
+is($result->{reset}, '00000', 'a reset succeeds after a restart, and needs no other');
+is($result->{fresh}, 7, 'a call that was refused before leaves no trace of the accident');
+is($result->{stuck}, 'active|Extension', 'a statement that started with the old worker id makes no id of the present');
 is($result->{reload}, 'SF001', 'nor does a session after a reload');
 is($result->{again}, '55000', 'which cannot reset the mark again');
 is($result->{reload_duplicates}, 0, 'none of them makes an id of the accident again');
-cmp_ok($result->{reload_ids}, '>', 1000, 'although they make ids when the clock is there');
+cmp_ok($result->{reload_ids}, '>', 1000, 'although they make ids when the clock gets there');
 is($result->{standby_duplicates}, 0, 'nor does a promoted standby with the old worker id');
 cmp_ok($result->{standby_ids}, '>', 1000, 'which makes ids, too');
 
 if (with_mutants())
 {
 	$result = hunt_old_worker_id('exempts every worker');
-	cmp_ok($result->{"${_}_duplicates"}, '>', 0, "mutant that exempts every worker: duplicates are found ($_)")
-	  foreach 'reload', 'standby';
+	cmp_ok(
+		$result->{"${_}_duplicates"}, '>', 0,
+		"mutant that exempts every worker: duplicates are found ($_)") foreach 'reload', 'standby';
 }
 
 #
-# What a reset needs.
+# Requirements of a reset
 #
 my $node = new_server(
 	'needs',
@@ -202,12 +202,12 @@ add_extension($node, 'other');
 my @before = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
 ($code, $message) = sqlstate_of($node, $reset);
 is($code, '00000', 'a reset that is not needed does not fail');
-like($message, qr/NOTICE: .*not too far ahead.*Nothing was reset/s, 'and says so');
+like($message, qr/NOTICE: .*not too far ahead.*Nothing was reset/s, 'but gives a notice');
 $node->stop;
 start_with_clock($node, $accident - time);
-is(next_id($node, $_), '3 far ahead', "$_: an accident") foreach 'postgres', 'other';
+is(next_id($node, $_), '3 far ahead', "$_: ids of the accident") foreach 'postgres', 'other';
 
-# A restart, for sessions have windows there.  The worker id does not help.
+# A restart, because sessions have windows there.  A fresh worker id is not enough.
 set_clock($node, 0);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, 'SF001', 'ids are too far ahead when the clock is right again');
@@ -216,7 +216,7 @@ set_and_reload($node, 'snowflake.worker_id = 7');
 ($code, $message) = sqlstate_of($node, $reset);
 is($code, '55000', 'no reset while lanes are ahead');
 like($message, qr/HINT:  Restart the server/, 'the error says what to do');
-is(next_id($node), 'SF001', 'nothing has changed');
+is(next_id($node), 'SF001', 'ids are still too far ahead');
 $node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
 $node->stop;
 start_with_clock($node, 0);
@@ -226,13 +226,13 @@ start_with_clock($node, 0);
 is($code, '55000', 'no reset for the worker id that ran ahead');
 like($message, qr/same worker id.*HINT: .*snowflake\.worker_id/s, 'the error says what to do');
 
-# A bound
+# A limited max_ahead
 my $session = $node->background_psql('postgres', on_error_stop => 0);
-is($session->query('SELECT snowflake_nextval()'), '', 'a session that is there before');
+is($session->query('SELECT snowflake_nextval()'), '', 'a session from before the reset makes no ids');
 take_errors($session);
 set_and_reload($node, "snowflake.worker_id = 7\nsnowflake.max_ahead = -1");
 ($code, $message) = sqlstate_of($node, $reset);
-is($code, '55000', 'no reset without a bound for how far ids may be ahead');
+is($code, '55000', 'no reset if max_ahead has no limit');
 like($message, qr/HINT: .*snowflake\.max_ahead/s, 'the error says what to do');
 set_and_reload($node, "snowflake.max_ahead = '5s'");
 
@@ -241,19 +241,19 @@ $node->safe_psql(
 	'postgres',
 	'CREATE ROLE admin LOGIN; GRANT EXECUTE ON FUNCTION snowflake_reset_mark TO admin; CREATE ROLE nobody LOGIN');
 ($code) = sqlstate_of($node, $reset, user => 'nobody');
-is($code, '42501', 'not everybody may reset');
+is($code, '42501', 'a role without the privilege may not reset');
 ($code, $message) = sqlstate_of($node, $reset, user => 'admin');
-is($code, '00000', 'who is granted it may') or diag($message);
-like($message, qr/NOTICE: .*snowflake mark was reset/s, 'and is told that it was done');
+is($code, '00000', 'a role with the privilege may reset') or diag($message);
+like($message, qr/NOTICE: .*snowflake mark was reset/s, 'and gets a notice');
 
-# What it does
+# Effects of a reset
 is(next_id($node), 7, 'a new session makes ids of the present');
-is($session->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 7, 'and one that was there before');
+is($session->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 7, 'and so does one from before the reset');
 $session->quit;
 is(next_id($node, 'other'), 'SF001', 'the other database has a mark of its own');
 ($code) = sqlstate_of($node, $reset, database => 'other');
-is($code, '00000', 'that is reset in turn');
-is(next_id($node, 'other'), 7, 'and then has ids, too');
+is($code, '00000', 'the other database can be reset in turn');
+is(next_id($node, 'other'), 7, 'then it makes ids, too');
 
 foreach my $database ('postgres', 'other')
 {
@@ -262,23 +262,23 @@ foreach my $database ('postgres', 'other')
 		'>', shift @before, "$database: ids are above those before the accident");
 }
 ($code, $message) = sqlstate_of($node, $reset);
-like($message, qr/NOTICE: .*Nothing was reset/s, 'a second one has nothing to do');
+like($message, qr/NOTICE: .*Nothing was reset/s, 'a second reset has nothing to do');
 
 # A third worker id was not reset to the present.
 set_and_reload($node, 'snowflake.worker_id = 9');
-is(next_id($node), 'SF001', 'another worker id may be one that ran ahead');
+is(next_id($node), 'SF001', 'a third worker id may have run ahead, too');
 ($code) = sqlstate_of($node, $reset);
-is($code, '00000', 'unless it does a reset of its own');
-is(next_id($node), 9, 'which makes it the one');
+is($code, '00000', 'it can do a reset of its own');
+is(next_id($node), 9, 'then it makes ids of the present');
 set_and_reload($node, 'snowflake.worker_id = 7');
-is(next_id($node), 'SF001', 'in place of the one before');
+is(next_id($node), 'SF001', 'in place of the worker id before it');
 set_and_reload($node, 'snowflake.worker_id = 9');
 $node->stop('immediate');
 start_with_clock($node, 0);
-is(next_id($node), 9, 'all of that is on disk');
+is(next_id($node), 9, 'all of that survives a crash');
 $node->stop('immediate');
 
-# By force, and in a layout that has no worker id
+# By force, and in a layout without a worker id
 foreach my $layout ('snowflake', 'snowflake worker:0')
 {
 	$node = new_server(
@@ -294,16 +294,16 @@ foreach my $layout ('snowflake', 'snowflake worker:0')
 	($code) = sqlstate_of($node, $reset);
 	is($code, '55000', "layout '$layout': no reset for the same worker id");
 	($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark(true)');
-	is($code, '00000', 'but by force') or diag($message);
+	is($code, '00000', 'but it can be forced') or diag($message);
 	like(
 		$node->safe_psql('postgres', 'SELECT snowflake_timestamp(snowflake_nextval()) - clock_timestamp()'),
-		qr/^-?00:00:0/, 'then ids are of the present');
+		qr/^-?00:00:0/, 'ids are of the present then');
 	$node->stop;
 }
 
 #
-# Sessions look while a reset is under way: one with the mark of the accident before
-# its eyes, two others with the clock of the accident.  None of them brings it back.
+# Sessions make ids during a reset: one has just read the mark of the accident, two
+# others the clock of the accident.  None of them brings the accident back.
 #
 ($node) = server_after_accident('extenders');
 $node->append_conf('postgresql.conf', "snowflake.worker_id = 7");
@@ -313,33 +313,33 @@ my @pids = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
 my $waits = "state = 'active' AND wait_event_type IN ('Extension', 'Lock')";
 
 begin_query($sessions[0], "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
-wait_until($node, $pids[0], $waits, 'a session sees the mark of the accident');
+wait_until($node, $pids[0], $waits, 'a session has read the mark of the accident');
 set_and_reload($node, "synchronous_standby_names = 'nobody'");
 my ($resetter) = begin_reset($node);
 set_clock($node, $accident - time);
 
-# the second one comes when that clock may be believed
+# the second one comes when that clock may be followed
 foreach my $i (1, 2)
 {
 	begin_query($sessions[$i], 'SELECT snowflake_nextval();');
-	wait_until($node, $pids[$i], $waits, 'another one sees its clock');
+	wait_until($node, $pids[$i], $waits, 'another session has read its clock');
 	sleep 3.5 if $i == 1;
 }
 set_clock($node, 0);
 set_and_reload($node, "synchronous_standby_names = ''");
 $resetter->query('SELECT 1');
-unlike(take_errors($resetter), qr/ERROR|WARNING/, 'the reset is done');
+unlike(take_errors($resetter), qr/ERROR|WARNING/, 'the reset succeeds');
 foreach my $i (0 .. 2)
 {
 	my $id = $sessions[$i]->query_safe('SELECT 1') =~ s/\n.*//sr;
 	is( $node->safe_psql('postgres', "SELECT extract(epoch FROM snowflake_timestamp($id)) < $accident - 50 * 86400"),
 		't',
-		"session $i goes on in the present");
+		"session $i continues in the present");
 }
 $_->quit foreach $resetter, @sessions;
 $node->stop('immediate');
 start_with_clock($node, 0);
-is(next_id($node), 7, 'so does everybody after a crash');
+is(next_id($node), 7, 'so do all sessions after a crash');
 $node->stop('immediate');
 
 done_testing();

@@ -1,5 +1,5 @@
-# Blocks of ids: nobody else gets an id of a block, across sessions, ids made
-# one by one, and a crash after which the same seconds are lived again.
+# Blocks of ids: an id of a block is made only once, across sessions, single ids, and a
+# crash after which the same seconds pass again.
 
 use strict;
 use warnings;
@@ -12,13 +12,13 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-# What blocks of all sizes hold, id by id.
+# The ids of blocks of all sizes, one by one
 my $blocks = <<'EOC';
 SELECT generate_series(first_id, last_id) FROM snowflake_reserve(1 + (random() * 3000)::integer);
 SELECT generate_series(first_id, last_id) FROM generate_series(1, 20) AS i, snowflake_reserve(i % 4 + 1);
 EOC
 
-# Returns the number of ids, of duplicates, and the errors.
+# Return the number of ids, of duplicates, and the errors.
 sub hunt
 {
 	my ($node) = @_;
@@ -42,12 +42,13 @@ sub hunt
 	return ($ids, $duplicates, \%errors);
 }
 
-# who takes blocks gets half of max_ahead, and has to wait until it is above the mark
+# a session that takes blocks gets half of max_ahead, and must wait until it is above
+# the mark
 my @settings = (clock => 1, 'snowflake.layout' => 'snowflake lane:1', 'snowflake.max_wait' => '10s');
 my $node = new_server('product', @settings);
 my ($ids, $duplicates, $errors) = hunt($node);
-is($duplicates, 0, 'no id was made twice');
-cmp_ok($ids, '>', 100_000, 'many were made');
+is($duplicates, 0, 'no id is made twice');
+cmp_ok($ids, '>', 100_000, 'many ids were made');
 is(join(' ', %$errors), '', 'no errors');
 $node->stop;
 
@@ -59,8 +60,8 @@ if (with_mutants())
 	$node->stop('immediate');
 }
 
-# 16 ids in a millisecond, of which blocks leave two to others: what one call may have
-# is bounded by half of max_ahead
+# A millisecond has 16 ids, of which blocks leave two to others.  Half of max_ahead
+# bounds what one call may have.
 $node = new_server(
 	'narrow',
 	'snowflake.layout' => 'time:40 worker:5 sequence:4',
@@ -68,13 +69,13 @@ $node = new_server(
 is( $node->safe_psql(
 		'postgres', 'SELECT sum(last_id - first_id + 1), count(*) BETWEEN 1428 AND 1440 FROM snowflake_reserve(20000)'),
 	'20000|t',
-	'a block has what a tick has');
+	'a block is as large as a tick allows');
 my ($code, $message) = sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(1000000)');
-is($code, '22023', 'not more than a call can ever get');
-like($message, qr/one call can reserve 36414 ids at most/, 'the error says how many');
+is($code, '22023', 'a call for more ids than it can ever get is an error');
+like($message, qr/one call can reserve at most 36414 ids/, 'the error states the limit');
 ($code, $message) =
   sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(30000) AS a, snowflake_reserve(30000) AS b');
-is($code, 'SF001', 'not more than max_ahead allows');
+is($code, 'SF001', 'a call for more ids than max_ahead allows is an error');
 $node->append_conf('postgresql.conf', "snowflake.max_wait = '1h'");
 $node->reload;
 my $session = $node->background_psql('postgres', on_error_stop => 0);
@@ -82,7 +83,7 @@ $session->query(
 	"SET snowflake.max_wait = '1h'; SET statement_timeout = '1s'; SELECT count(*) FROM snowflake_reserve(1000000);");
 like(
 	$session->{stderr}, qr/canceling statement due to statement timeout/,
-	'a call that waits for the clock can be cancelled');
+	'a call that waits for the clock can be canceled');
 $session->quit;
 $node->stop;
 
@@ -92,7 +93,7 @@ foreach my $layout ('sonyflake', 'snowflake sequence:9 tag:3', 'time:41 worker:5
 	$node = new_server('layout_' . length $layout, 'snowflake.layout' => $layout);
 	($code, $message) = sqlstate_of($node, 'SELECT * FROM snowflake_reserve(1)');
 	is($code, '22023', "no blocks in the layout $layout");
-	like($message, qr/last field of the layout ".*" must be "sequence"/, 'the error says why');
+	like($message, qr/last field of the layout ".*" must be "sequence"/, 'with the reason');
 	$node->stop;
 }
 

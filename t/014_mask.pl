@@ -1,5 +1,5 @@
-# Masking is a permutation.  That of 2^63 numbers cannot be looked at as a
-# whole; that of a build with 15 bits can.
+# Masking is a permutation.  All 2^63 numbers cannot be tested, but those of a build with
+# 15 bits can.
 
 use strict;
 use warnings;
@@ -22,12 +22,12 @@ SELECT count(DISTINCT masked), min(masked), max(masked),
 	count(*) FILTER (WHERE masked = id) < 10 AS changed
 FROM (SELECT id, snowflake_mask(id, $arguments) AS masked FROM generate_series(0, 32767) AS id) AS m}),
 		'32768|0|32767|0|t',
-		"a permutation of all numbers: $arguments");
+		"masking permutes all numbers: $arguments");
 }
 $node->stop;
 
-# A server without OpenSSL has another implementation.  Both give the same, for
-# keys and tweaks of all lengths that make a difference to a hash.
+# Servers without OpenSSL use another implementation.  Both give the same results, for
+# keys and tweaks of all lengths that matter to the hash.
 my $answers = <<'EOC';
 SELECT md5(string_agg(format('%s %s', masked, snowflake_unmask(masked, key, tweak)), ',' ORDER BY key, tweak))
 FROM (SELECT key, tweak, snowflake_mask(length(key) * 1000 + length(tweak), key, tweak) AS masked
@@ -38,7 +38,7 @@ $node = new_server('states');
 my $expected = $node->safe_psql('postgres', $answers);
 $node->stop;
 $node = new_server('plain', mutant => 'hashes by HMAC');
-is($node->safe_psql('postgres', $answers), $expected, 'the same without the states of SHA-256');
+is($node->safe_psql('postgres', $answers), $expected, 'masks are the same without prepared states of SHA-256');
 $node->stop;
 
 done_testing();

@@ -1,6 +1,6 @@
-# Two sessions adopt the same column at once: the second one waits, and finds
-# what the first has done.  A schema's keys are adopted step by step: what was done
-# before an interruption stays done, and the rest follows with the next call.
+# Two sessions adopt the same column at once: the second one waits, and then finds the
+# work of the first.  Adopting all keys of a schema goes step by step: the steps before
+# an interruption stand, and the next call does the rest.
 
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	$first->query_safe(q{BEGIN; CALL snowflake_adopt('adopted', 'id')});
 	$second->query_until(qr/begun/, qq{\\echo begun\nCALL snowflake_adopt('adopted', 'id');\n});
 	ok( $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted"),
-		"$end: the second one waits");
+		"$end: the second session waits");
 	$first->query_safe($end);
 	$second->query_safe('SELECT 1');
 	$_->quit foreach $first, $second;
@@ -36,7 +36,7 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	$node->safe_psql('postgres', 'DROP TABLE adopted; DROP SEQUENCE adopted_id_seq');
 }
 
-# by an owner of tables who owns nothing else
+# as a role that owns the tables and nothing else
 $node->safe_psql(
 	'postgres', q{
 CREATE ROLE seller LOGIN;
@@ -51,7 +51,8 @@ INSERT INTO clients SELECT FROM generate_series(1, 1000);
 INSERT INTO sales (client) SELECT id FROM clients;
 INSERT INTO visits (client) SELECT id FROM clients;});
 
-# of each table: the type of the key and of what refers to it, and whether it makes ids
+# for each table: the types of its key and of references to it, and whether the key
+# makes ids
 my $state = q{
 SELECT string_agg(format('%s %s%s', relname, (SELECT string_agg(atttypid::regtype::text, ' ' ORDER BY attnum)
 		FROM pg_attribute WHERE attrelid = pg_class.oid AND attname IN ('id', 'client')),
@@ -64,20 +65,22 @@ my $adopt_all = "SET lock_timeout = '200ms'; CALL snowflake_adopt_all('shop')";
 
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE shop.visits IN ACCESS SHARE MODE');
-is((sqlstate_of($node, "BEGIN; $adopt_all; COMMIT", user => 'seller'))[0], '55P03', 'one transaction, interrupted');
+is( (sqlstate_of($node, "BEGIN; $adopt_all; COMMIT", user => 'seller'))[0], '55P03',
+	'adoption in one transaction is interrupted');
 is( $node->safe_psql('postgres', $state),
 	'clients integer, colours integer, sales integer integer, visits integer integer',
-	'nothing is changed');
-is((sqlstate_of($node, "$adopt_all", user => 'seller'))[0], '55P03', 'a transaction for each step, interrupted');
+	'nothing has changed');
+is( (sqlstate_of($node, "$adopt_all", user => 'seller'))[0], '55P03',
+	'adoption with a transaction for each step is interrupted');
 is( $node->safe_psql('postgres', $state),
 	'clients integer, colours bigint, sales integer integer, visits integer integer',
-	'what was done stays');
+	'completed steps stand');
 my $rewritten = $node->safe_psql('postgres', $files);
 $locker->query_safe('COMMIT');
 $locker->quit;
 my ($code, $messages) = sqlstate_of($node, "SET client_min_messages = notice; $adopt_all", user => 'seller');
-is($code, '00000', 'called again');
-like($messages, qr/table shop\.visits was rewritten in [0-9.]+ s, 1000 rows/, 'it says what was done');
+is($code, '00000', 'the next call succeeds');
+like($messages, qr/table shop\.visits was rewritten in [0-9.]+ s, 1000 rows/, 'its messages name the work done');
 is( $node->safe_psql('postgres', $state),
 	'clients bigint new, colours bigint new, sales bigint bigint new, visits bigint bigint new',
 	'all keys make ids');
@@ -88,8 +91,8 @@ is( $node->safe_psql(
 INSERT INTO sales (client) SELECT max(id) FROM clients; SELECT max(client) = max(clients.id), max(client) > 1000000 FROM sales, clients'
 	),
 	't|t',
-	'what refers to them is wide enough');
-# each step locks what it changes, and what refers to that
+	'references are wide enough for the ids');
+# each step locks only what it changes, and references to that
 $node->safe_psql(
 	'postgres', 'CREATE TABLE shop.first (id serial PRIMARY KEY); CREATE TABLE shop.second (id serial PRIMARY KEY);
 CREATE TABLE shop.third (id serial PRIMARY KEY); ALTER SCHEMA shop OWNER TO CURRENT_USER');
@@ -103,13 +106,13 @@ is( $node->safe_psql(
 		'postgres', "SELECT count(*) FROM pg_locks WHERE pid = $pid AND granted
 	AND relation IN ('shop.first'::regclass, 'shop.third'::regclass)"),
 	0,
-	'what was done, or is to come, is not locked');
+	'tables of other steps are not locked');
 $locker->query_safe('COMMIT');
 $adopter->query_safe('SELECT 1');
 $_->quit foreach $locker, $adopter;
 is( (sqlstate_of($node, "SET default_transaction_isolation = serializable; CALL snowflake_adopt_all('shop')"))[0],
 	'00000',
-	'there is nothing left to do');
+	'a further call has nothing to do');
 $node->stop;
 
 done_testing();

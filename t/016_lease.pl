@@ -1,5 +1,5 @@
-# Worker ids that are leased from a registry: what the server does without a
-# lease, and that all ids are within one, whatever the registry does.
+# Worker ids that are leased from a registry: how a server behaves without a lease, and
+# that all ids are within a lease, whatever the registry does.
 
 use strict;
 use warnings;
@@ -22,18 +22,18 @@ sub in_registry
 	return $registry->safe_psql('postgres', $sql);
 }
 
-# How a server without a lease fails.
+# Check how a server without a lease fails.
 sub fails
 {
 	my ($node, $hint, $name) = @_;
 	my ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 
 	is($code, 'SF004', "$name: no ids");
-	like($message, $hint, "$name: the hint tells why");
+	like($message, $hint, "$name: with the reason");
 	return;
 }
 
-# End the lease worker, and wait for the next one.
+# End the lease worker, and wait for its successor.
 sub terminate_worker
 {
 	my ($server) = @_;
@@ -84,19 +84,19 @@ my $node = new_server(
 
 fails($node, qr/cannot be reached/, 'registry down at start');
 $registry->start;
-makes_ids_again($node, 'ids are made when the registry answers');
-is($node->safe_psql('postgres', $worker_id), 0, 'with the worker id that it leased');
+makes_ids_again($node, 'ids are made once the registry answers');
+is($node->safe_psql('postgres', $worker_id), 0, 'with the leased worker id');
 is( in_registry($registry, "SELECT worker_id, holder, state FROM snowflake_registry.leases"),
-	'0|first|held', 'which the registry knows');
+	'0|first|held', 'which the registry shows as held');
 is( $node->safe_psql('postgres', "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'"),
-	1, 'there is a worker');
+	1, 'there is one lease worker');
 
 # renewals
 my $ends = in_registry($registry, 'SELECT ends FROM snowflake_registry.lease');
 ok( $registry->poll_query_until('postgres', "SELECT ends > '$ends' FROM snowflake_registry.lease"),
 	'the lease is renewed');
 
-# An outage that is longer than the lease.  Ids are made until its end.
+# An outage that is longer than the lease.  Ids are made until the lease ends.
 $registry->stop;
 my $last_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 for (my $begin = time; time < $begin + 20; sleep 0.01)
@@ -108,7 +108,7 @@ for (my $begin = time; time < $begin + 20; sleep 0.01)
 fails($node, qr/cannot be reached/, 'registry down for longer than the lease');
 like(
 	$node->safe_psql('postgres', "SELECT pg_read_file('" . $node->logfile . "')"),
-	qr/could not renew the lease of worker id 0.*HINT/s, 'the log says so');
+	qr/could not renew the lease of worker id 0.*HINT/s, 'the log reports it');
 $registry->start;
 is( in_registry(
 		$registry,
@@ -117,43 +117,43 @@ is( in_registry(
 			"SELECT extract(epoch FROM snowflake_timestamp($last_id))")
 		  . ") FROM snowflake_registry.lease"),
 	't',
-	'the last id is of the lease');
+	'the last id is within the lease');
 makes_ids_again($node, 'ids are made again after the outage');
-is($node->safe_psql('postgres', $worker_id), 0, 'with the worker id that nobody else has');
+is($node->safe_psql('postgres', $worker_id), 0, 'with the same worker id, which no other server has leased');
 
-# a lease that is taken away goes on to its end, unless there is another one
+# a lease that is taken away lasts to its end, unless the server gets another one
 in_registry($registry, 'UPDATE snowflake_registry.lease SET instance = NULL');
-ok($node->poll_query_until('postgres', "$worker_id = 1"), 'another worker id takes its place');
+ok($node->poll_query_until('postgres', "$worker_id = 1"), 'another worker id replaces it');
 
 # restarts
 $node->restart;
 makes_ids_again($node, 'ids are made after a restart');
-is($node->safe_psql('postgres', $worker_id), 1, 'with the worker id that was given back');
+is($node->safe_psql('postgres', $worker_id), 1, 'with the worker id that was released');
 $node->stop('immediate');
 $node->start;
 makes_ids_again($node, 'ids are made after a crash');
 isnt($node->safe_psql('postgres', $worker_id), 1, 'not with the worker id that is still leased');
 
-# the worker alone
+# the lease worker alone
 my $before = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 terminate_worker($node);
 makes_ids_again($node, 'ids are made after the worker was terminated');
-cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $before, 'greater ones');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $before, 'above the earlier ids');
 
 # the clock
 $node->stop;
 start_with_clock($node, 3600);
 $node->poll_query_until('postgres', "SELECT lease_state = 'refused' FROM snowflake_status()") or die;
-fails($node, qr/refuses/, 'clock an hour ahead of the registry\'s');
-like(slurp_file($node->logfile), qr/clock is ahead of the registry's/, 'the log says so');
+fails($node, qr/refuses/, 'a clock an hour ahead of the registry\'s');
+like(slurp_file($node->logfile), qr/clock is too far ahead of the registry's clock/, 'the log reports it');
 set_clock($node, 0);
-makes_ids_again($node, 'ids are made when the clock is right');
+makes_ids_again($node, 'ids are made when the clock is right again');
 
 #
-# Others
+# Other servers
 #
 
-# a copy of a running server, with its files, name and all
+# a copy of a running server, including its files and its name
 $node->backup('copy');
 my $copy = PostgreSQL::Test::Cluster->new('copy');
 $copy->init_from_backup($node, 'copy');
@@ -182,19 +182,19 @@ is( in_registry(
 	'with a lease of its own');
 isnt(
 	$standby->safe_psql('postgres', $worker_id), $node->safe_psql('postgres', $worker_id),
-	'which is not that of the old primary');
+	'and not the worker id of the old primary');
 $standby->stop;
 
 my $other = new_server('other', lease_from($registry, 'snowflake.layout' => 'twitter'));
-fails($other, qr/refuses/, 'another layout');
-is($other->safe_psql('postgres', 'SELECT lease_state FROM snowflake_status()'), 'refused', 'the state says so');
-like(slurp_file($other->logfile), qr/registry is for snowflake ids of the layout/, 'the log says so');
+fails($other, qr/refuses/, 'a layout other than that of the registry');
+is($other->safe_psql('postgres', 'SELECT lease_state FROM snowflake_status()'), 'refused', 'the state shows it');
+like(slurp_file($other->logfile), qr/registry is for snowflake ids of the layout/, 'the log reports it');
 
 #
-# Registries that hang
+# Registries that do not answer
 #
 
-# of several hosts, the first one accepts connections and does not answer
+# the first of several hosts accepts connections, but does not answer
 my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "cannot listen: $!";
 my $hosts = new_server(
 	'hosts',
@@ -206,7 +206,7 @@ my $hosts = new_server(
 makes_ids_again($hosts, 'ids are made when the first of several hosts hangs');
 $hosts->stop;
 
-# the look-up of a host's name takes longer than anybody wants to wait
+# the lookup of a host name takes too long
 my $resolver = PostgreSQL::Test::Utils::tempdir() . '/slow_resolver.so';
 system_or_bail('gcc', '-shared', '-fPIC', '-o', $resolver, dirname(__FILE__) . '/slow_resolver.c');
 my $lookup = new_server('lookup', lease_from($registry));
@@ -214,12 +214,12 @@ $lookup->stop;
 $lookup->append_conf('postgresql.conf', "snowflake.registry = 'host=slow.invalid'");
 start_with_library($lookup, $resolver);
 $lookup->wait_for_log(qr/looking up slow.invalid/);
-fails($lookup, qr/asks the registry for a lease/, 'host being looked up');
+fails($lookup, qr/asks the registry for a lease/, 'while a host name is looked up');
 my $stopping = time;
 $lookup->stop;
-cmp_ok(time - $stopping, '<', 60, 'the server can be stopped meanwhile');
+cmp_ok(time - $stopping, '<', 60, 'the server can be stopped during the lookup');
 
-# who has given up waiting is not granted anything later
+# a server that gave up waiting is not granted anything later
 my $locker = $registry->background_psql('postgres');
 $locker->query_safe('BEGIN; SELECT FROM snowflake_registry.registry FOR UPDATE');
 $hosts->append_conf('postgresql.conf', "snowflake.node_name = 'waiting'");
@@ -227,16 +227,17 @@ $hosts->start;
 sleep 5;
 cmp_ok(
 	in_registry($registry, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"),
-	'<=', 3, 'no queue of calls that nobody waits for');
+	'<=', 3, 'no queue of abandoned calls builds up');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
-makes_ids_again($hosts, 'ids are made when the registry goes on');
+makes_ids_again($hosts, 'ids are made once the registry answers again');
 cmp_ok(
 	in_registry($registry, "SELECT count(DISTINCT worker_id) FROM granted WHERE holder = 'waiting'"),
-	'<=', 2, 'and no worker ids are used up');
+	'<=', 2, 'and worker ids are not used up');
 $hosts->stop;
 
-# a grant whose wait for synchronous standbys is cancelled may be lost: it is none
+# a grant does not count if its wait for synchronous standbys is canceled, as it may be
+# lost
 $hosts->append_conf('postgresql.conf', "snowflake.node_name = 'synchronous'");
 set_and_reload($registry, "synchronous_standby_names = 'nobody'");
 my $log_end = -s $hosts->logfile;
@@ -249,13 +250,13 @@ foreach (1 .. 200)
 }
 like(
 	slurp_file($hosts->logfile, $log_end), qr/wait for its synchronous standbys was canceled/,
-	'a wait for synchronous standbys is cancelled');
-unlike(slurp_file($hosts->logfile, $log_end), qr/leased worker id/, 'what was granted is not used');
+	'a wait for synchronous standbys is canceled');
+unlike(slurp_file($hosts->logfile, $log_end), qr/leased worker id/, 'such a grant is not used');
 set_and_reload($registry, "synchronous_standby_names = ''");
 makes_ids_again($hosts, 'ids are made when grants are safe');
 $hosts->stop;
 
-# no worker id is free; then one is, whose last holder's clock was ahead
+# no worker id is free; then one is, whose last holder had a clock that was ahead
 $registry->poll_query_until('postgres', "SELECT count(*) = 1 FROM snowflake_registry.leases WHERE state = 'held'")
   or die;
 in_registry($registry, <<'EOC');
@@ -266,43 +267,43 @@ $hosts->start;
 ok( $hosts->poll_query_until(
 		'postgres', "SELECT state = 'no lease' AND lease_state = 'none free' FROM snowflake_status()"),
 	'no worker id is free');
-fails($hosts, qr/no free worker id/, 'none free');
+fails($hosts, qr/no free worker id/, 'no free worker id');
 in_registry($registry, "SELECT snowflake_registry.unreserve(31, now() + '30 s')");
 $hosts->append_conf('postgresql.conf', "snowflake.node_name = 'ahead'");
 $hosts->reload;
 ok( $hosts->poll_query_until('postgres', "SELECT state = 'no lease' AND worker_id = 31 FROM snowflake_status()"),
-	'a lease that begins some seconds ahead');
+	'a lease starts some seconds in the future');
 my ($ahead_code, $ahead_message) = sqlstate_of($hosts, 'SELECT snowflake_nextval()');
-is($ahead_code, 'SF004', 'is of no use');
-like($ahead_message, qr/begins ahead of the clock.*for worker id 31/s, 'and the error says so');
+is($ahead_code, 'SF004', 'no ids are made before it starts');
+like($ahead_message, qr/begins ahead of the clock.*for worker id 31/s, 'with the reason');
 in_registry(
 	$registry,
 	"SELECT count(snowflake_registry.unreserve(i, now())) FROM generate_series(0, 31) AS i WHERE i <> 31");
 $hosts->restart;
-makes_ids_again($hosts, 'ids are made when others are free');
+makes_ids_again($hosts, 'ids are made when other worker ids are free');
 
-# a worker that is stopped, and one that is not there
+# a lease worker that is paused, and one that is missing
 my ($worker) = $hosts->safe_psql(
 	'postgres',
 	"SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'");
 kill 'STOP', $worker;
 ok( $hosts->poll_query_until('postgres', 'SELECT lease_ends < clock_timestamp() FROM snowflake_status()'),
-	'the lease is not renewed when its worker is paused');
-fails($hosts, qr/renewed every third/, 'worker paused');
+	'the lease is not renewed while the lease worker is paused');
+fails($hosts, qr/renewed every third/, 'lease worker paused');
 kill 'CONT', $worker;
-makes_ids_again($hosts, 'ids are made when it goes on');
+makes_ids_again($hosts, 'ids are made when the lease worker continues');
 my (undef, $released, $why) = $hosts->psql('postgres', <<'EOC', on_error_stop => 0);
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker';
 SET snowflake.max_wait = 0;
 SELECT snowflake_nextval();
 SELECT state, lease_state FROM snowflake_status()
 EOC
-is($released, "t\nno lease|released", 'worker terminated: no ids for a moment');
-like($why, qr/no lease.*given back/s, 'the hint tells why');
+is($released, "t\nno lease|released", 'no ids are made for a moment after the lease worker was terminated');
+like($why, qr/no lease.*given back/s, 'with the reason');
 $hosts->append_conf('postgresql.conf', 'max_worker_processes = 0');
 $hosts->restart;
-fails($hosts, qr/asks the registry for a lease.*max_worker_processes/, 'worker not started');
-is($hosts->safe_psql('postgres', 'SELECT lease_state FROM snowflake_status()'), 'not asked', 'the state says so');
+fails($hosts, qr/asks the registry for a lease.*max_worker_processes/, 'lease worker not started');
+is($hosts->safe_psql('postgres', 'SELECT lease_state FROM snowflake_status()'), 'not asked', 'the state shows it');
 $hosts->stop;
 
 #
@@ -310,43 +311,43 @@ $hosts->stop;
 #
 
 is( (sqlstate_of($other, "ALTER SYSTEM SET snowflake.registry = 'nonsense'"))[0], '22023',
-	'a connection string is checked');
+	'a connection string is validated');
 is((sqlstate_of($other, "SET snowflake.registry = ''"))[0], '55P02', 'a session cannot set it');
 $other->safe_psql('postgres', 'CREATE ROLE ordinary');
 is( (sqlstate_of($other, 'SET ROLE ordinary; SHOW snowflake.registry'))[0], '42501',
-	'not everybody can see it');
+	'an ordinary role cannot see it');
 $other->append_conf('postgresql.conf', "snowflake.registry = 'password=secret nonsense'");
 $other->restart;
 my ($code, $message) = sqlstate_of($other, 'SELECT snowflake_nextval()');
-is($code, 'F0000', 'one that cannot be used is not taken for none');
+is($code, 'F0000', 'an unusable connection string does not count as none');
 unlike($message, qr/secret/, 'and is not shown');
 $other->append_conf('postgresql.conf', "snowflake.registry = 'host=nowhere'\nshared_preload_libraries = ''");
 $other->restart;
 ($code, $message) = sqlstate_of($other, 'SELECT snowflake_nextval()');
-is($code, 'F0000', 'without preloading there are no ids');
-like($message, qr/shared_preload_libraries/, 'and the hint tells why');
+is($code, 'F0000', 'no ids are made unless the library is preloaded');
+like($message, qr/shared_preload_libraries/, 'with the reason');
 $other->stop;
 
-# What checks it comes with the lease worker's library, and is loaded where there
-# is something to check.  A postmaster that cannot load it goes on.
+# The lease worker's library validates connection strings, and is loaded when there is
+# one.  A postmaster that cannot load it keeps running.
 my $empty = new_server('empty', preload => 1);
 is( $empty->safe_psql('postgres', "SELECT pg_read_file('/proc/self/maps') ~ 'libpq'"), 'f',
-	'without a registry no libpq is loaded');
+	'without a registry, libpq is not loaded');
 is( (sqlstate_of($empty, "ALTER SYSTEM SET snowflake.registry = 'nonsense'"))[0], '22023',
-	'a connection string is checked nevertheless');
+	'a connection string is validated nevertheless');
 $log_end = -s $empty->logfile;
 $empty->append_conf('postgresql.conf', "dynamic_library_path = '/nowhere'\nsnowflake.registry = 'host=nowhere'");
 $empty->reload;
 $empty->wait_for_log(qr/invalid value for parameter "snowflake.registry"/, $log_end);
 like(
 	slurp_file($empty->logfile, $log_end), qr/library of the lease worker cannot be loaded: .*snowflake_lease/,
-	'a library that is not there cannot check');
-is($empty->safe_psql('postgres', 'SELECT 1'), 1, 'and the server goes on');
+	'a missing library cannot validate it');
+is($empty->safe_psql('postgres', 'SELECT 1'), 1, 'and the server keeps running');
 $empty->stop;
 
 #
-# Leases that come and go under many clients: all ids are of a range that this
-# server was granted, whatever the registry does to it.
+# Leases that come and go while many clients make ids: all ids are within a range that
+# this server was granted, whatever the registry does.
 #
 
 $node->append_conf('postgresql.conf', "snowflake.registry_lease = '2s'");
@@ -363,10 +364,10 @@ foreach my $round (1 .. 8)
 }
 my $errors = stop_collectors(@collectors);
 delete $errors->{SF004};
-is(join(' ', %$errors), '', 'no other error than that there is no lease');
+is(join(' ', %$errors), '', 'the only errors are that there is no lease');
 my ($ids, $duplicates) = count_duplicates(@collectors);
-is($duplicates, 0, 'no id was made twice while leases came and went');
-cmp_ok($ids, '>', 50_000, 'many were made');
+is($duplicates, 0, 'no id is made twice while leases came and went');
+cmp_ok($ids, '>', 50_000, 'many ids were made');
 
 my $granted = in_registry($registry, 'COPY granted TO STDOUT');
 my $dir = PostgreSQL::Test::Utils::tempdir();
@@ -382,7 +383,7 @@ EOC
 cmp_ok(
 	$node->safe_psql('postgres', 'SELECT count(DISTINCT snowflake_worker_id(id)) FROM ids'),
 	'>', 2, 'with several worker ids');
-is($node->safe_psql('postgres', <<'EOC'), 0, 'each within a lease');
+is($node->safe_psql('postgres', <<'EOC'), 0, 'each id is within a lease');
 SELECT count(*)
 FROM (SELECT DISTINCT snowflake_worker_id(id) AS worker_id, snowflake_timestamp(id) AS instant FROM ids) AS used
 WHERE NOT EXISTS (SELECT FROM granted

@@ -1,4 +1,4 @@
-# Worker ids that the operator gives: in postgresql.conf, and by the entry point
+# Worker ids that the operator assigns: in postgresql.conf, and through the entry point
 # of a container.  For Patroni see world/patroni.sh.
 
 use strict;
@@ -14,12 +14,12 @@ use Test::More;
 
 my $worker_id = 'SELECT snowflake_worker_id(snowflake_nextval())';
 my $node = new_server('node', 'snowflake.worker_id' => 5);
-is($node->safe_psql('postgres', $worker_id), 5, 'in postgresql.conf');
+is($node->safe_psql('postgres', $worker_id), 5, 'the worker id can be set in postgresql.conf');
 $node->append_conf('postgresql.conf', "include_dir = 'conf.d'");
 mkdir $node->data_dir . '/conf.d';
 append_to_file($node->data_dir . '/conf.d/host.conf', "snowflake.worker_id = 6\n");
 $node->reload;
-ok($node->poll_query_until('postgres', "$worker_id = 6"), 'in a file of the host that it includes');
+ok($node->poll_query_until('postgres', "$worker_id = 6"), 'the worker id can be set in an included file');
 $node->stop;
 
 # a pod's image, as far as the entry point needs it
@@ -34,11 +34,13 @@ my $pod = IPC::Run::start(
 	[ 'sh', $entry_point, '-D', $node->data_dir, '-p', $node->port ],
 	'>', $node->logfile, '2>&1');
 $node->wait_for_log(qr/ready to accept connections/);
-is($node->safe_psql('postgres', $worker_id), 3, 'the number of the pod');
+is($node->safe_psql('postgres', $worker_id), 3, 'the worker id is the number of the pod');
 $pod->signal('INT');
 $pod->finish;
 
 $ENV{HOSTNAME} = 'orders';
-command_fails_like([ 'sh', $entry_point ], qr/host name does not end with a number/, 'not of a host with another name');
+command_fails_like(
+	[ 'sh', $entry_point ], qr/host name does not end with a number/,
+	'a host name without a number fails');
 
 done_testing();

@@ -1,4 +1,4 @@
-# snowflake_status() and snowflake_stat(): what they say while something happens.
+# snowflake_status() and snowflake_stat() in various situations.
 
 use strict;
 use warnings;
@@ -22,19 +22,19 @@ sub stat_of
 sub status_of
 {
 	my ($node, $column) = @_;
-	# a state that is not "ready" says what to do
+	# any state other than "ready" comes with a hint
 	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_status() WHERE state = 'ready' OR hint <> ''");
 }
 
-# A session that makes ids has to wait for something, at the latest when what
-# the mark covers is used up.
+# A session that makes ids must wait for something, at the latest when the reservation
+# is used up.
 sub wait_event_is
 {
 	my ($node, $event) = @_;
 	my $waiting = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $waiting->query_safe('SELECT pg_backend_pid()');
 
-	# up to 16 there is one for all
+	# up to 16, one event serves all extensions
 	$event = 'Extension' if $node->pg_version < 17;
 	$waiting->query_safe("SET snowflake.max_wait = '60s'");
 	$waiting->query_until(
@@ -43,13 +43,13 @@ sub wait_event_is
 	ok( $node->poll_query_until(
 			'postgres',
 			"SELECT wait_event_type = 'Extension' AND wait_event = '$event' FROM pg_stat_activity WHERE pid = $pid"),
-		"waiting is seen as $event");
+		"a wait shows as $event");
 	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
 	eval { $waiting->quit };
 	return;
 }
 
-# blocks fill lanes that are narrow
+# blocks fill narrow lanes
 my $node = new_server(
 	'node',
 	clock => 1,
@@ -57,25 +57,26 @@ my $node = new_server(
 	max_prepared_transactions => 2,
 	'snowflake.layout' => 'snowflake sequence:9',
 	'snowflake.max_wait' => 100);
-is(status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead, mark_from'), 'ready|t||0||', 'before the first id');
+is( status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead, mark_from'), 'ready|t||0||',
+	'status before the first id');
 
-# exact in the end, whoever made them
+# the count is exact in the end, whichever process made the ids
 run_clients(
-	$node, '--client=8 --transactions=2000', 'clients',
+	$node, '--client=8 --transactions=2000', 'clients make ids',
 	'SELECT snowflake_nextval() FROM generate_series(1, 7);');
 ok($node->poll_query_until('postgres', 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat()'), 'all ids are counted');
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 $node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
 $node->safe_psql('postgres', "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
-ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat()'), 'also those of parallel workers');
+ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat()'), 'even those of parallel workers');
 is( (   sqlstate_of(
 			$node,
 			"SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()"
 		))[0],
 	'55000',
-	'which made them all');
+	'and the leader made none itself');
 
-# a session that goes on doing nothing, whatever way its transaction has ended
+# a session that then stays idle, however its transaction ended
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 foreach my $sql (
 	'SELECT snowflake_nextval()',
@@ -86,61 +87,62 @@ foreach my $sql (
 {
 	my $before = stat_of($node, 'ids');
 	$session->query($sql);
-	is(stat_of($node, 'ids'), $before + 1, "counted at its end: $sql");
+	is(stat_of($node, 'ids'), $before + 1, "an id is counted when its transaction ends: $sql");
 }
 $session->query("ROLLBACK PREPARED 'prepared'");
 
-# a statement that goes on
+# a long-running statement
 my $before = stat_of($node, 'ids');
 $session->query_until(
 	qr/started/,
 	"\\echo started\nSELECT count(snowflake_nextval()) FROM generate_series(1, 40000) AS a, generate_series(1, 40000) AS b;\n"
 );
 ok( $node->poll_query_until('postgres', "SELECT ids > $before + 1000 FROM snowflake_stat()"),
-	'counted while a statement runs');
+	'ids are counted while a statement runs');
 cmp_ok(status_of($node, 'lanes_in_use'), '>=', 1, 'its lane is in use');
 $node->safe_psql(
 	'postgres',
 	"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%40000%' AND pid <> pg_backend_pid()");
 eval { $session->quit };
 
-# more than a lane has in a tick
+# more ids than a lane has in a tick
 my $spills = stat_of($node, 'spills');
 $node->safe_psql('postgres', 'SELECT snowflake_reserve(1500) FROM generate_series(1, 10)');
 ok($node->poll_query_until('postgres', "SELECT spills > $spills FROM snowflake_stat()"), 'spills are counted');
 
-# a crash, which ends what is in shared memory
+# a crash, which clears shared memory
 crash($node);
-is(stat_of($node, 'ids'), 0, 'counters begin again after a crash');
+is(stat_of($node, 'ids'), 0, 'counters restart after a crash');
 
-# steps of the clock, and what they lead to
+# steps of the clock, and their effects
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 set_clock($node, -100);
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'clock stepped back');
-is(status_of($node, 'state'), 'too far ahead', 'the state says so');
-cmp_ok(status_of($node, 'extract(epoch FROM ids_ahead)'), '>', 90, 'and how far ids are ahead');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'no ids after the clock was stepped back');
+is(status_of($node, 'state'), 'too far ahead', 'the state shows it');
+cmp_ok(status_of($node, 'extract(epoch FROM ids_ahead)'), '>', 90, 'and the status shows how far ids are ahead');
 is( stat_of(
 		$node,
 		'clock_steps_back, too_far_ahead, waits, wait_time >= 90, round(largest_step_back / 1000), last_step_back IS NOT NULL'
 	),
 	'1|1|1|t|100|t',
-	'it is counted');
+	'the step and the failure are counted');
 set_clock($node, 0);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-is(stat_of($node, 'clock_steps_back'), 1, 'a step forward is not');
+is(stat_of($node, 'clock_steps_back'), 1, 'a step forward is not counted');
 set_clock($node, -400 * $day);
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'clock before the epoch');
-is(status_of($node, 'state'), 'before epoch', 'the state says so');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'no ids while the clock is before the epoch');
+is(status_of($node, 'state'), 'before epoch', 'the state shows it');
 set_clock($node, 36500 * $day);
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'clock a century ahead, for a moment');
-is(status_of($node, 'state'), 'clock refused', 'the state says what comes');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'a clock a century ahead is ignored at first');
+is(status_of($node, 'state'), 'clock refused', 'the state announces a refused clock');
 sleep 3.1;
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF005', 'and for longer');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF005', 'and refused if it stays there');
 set_and_reload($node, 'snowflake.max_jump = -1');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF003', 'clock after the end');
-is(status_of($node, 'state'), 'exhausted', 'the state says so');
+is( (sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF003',
+	'no ids while the clock is past the end of the layout');
+is(status_of($node, 'state'), 'exhausted', 'the state shows it');
 set_clock($node, 0);
-is(stat_of($node, 'before_epoch, exhausted, clock_refused'), '2|1|1', 'all are counted');
+is(stat_of($node, 'before_epoch, exhausted, clock_refused'), '2|1|1', 'all failures are counted');
 
 # a lock on the mark
 my $locker = $node->background_psql('postgres');
@@ -151,7 +153,7 @@ wait_event_is($node, 'SnowflakeMark');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
 
-# a step back under a session that goes on
+# a step back under a running session
 $session = $node->background_psql('postgres');
 wait_until_alone($session);
 $before = stat_of($node, 'ids');
@@ -159,11 +161,12 @@ $session->query('SELECT snowflake_nextval()');
 set_clock($node, -1);
 sleep 1.5;
 $session->query('SELECT snowflake_nextval()');
-ok($node->poll_query_until('postgres', "SELECT ids = $before + 2 FROM snowflake_stat()"), 'counted after a step back');
+ok( $node->poll_query_until('postgres', "SELECT ids = $before + 2 FROM snowflake_stat()"),
+	'ids are counted after a step back');
 $session->quit;
 set_clock($node, 0);
 
-# a mark that is not whole
+# an incomplete mark
 foreach my $case (
 	[ 'ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED', 'ALTER SEQUENCE snowflake_internal.mark SET LOGGED' ],
 	[
@@ -187,45 +190,46 @@ $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 $node->stop;
 $node->append_conf('postgresql.conf', 'snowflake.worker_id = 1');
 start_with_clock($node, 0);
-is(status_of($node, 'state'), 'too far ahead', 'ids were an hour ahead');
+is(status_of($node, 'state'), 'too far ahead', 'ids are an hour ahead');
 $node->safe_psql('postgres', 'SELECT snowflake_reset_mark()');
-is(status_of($node, 'state'), 'ready', 'reset with a fresh worker id');
+is(status_of($node, 'state'), 'ready', 'a reset with a fresh worker id helps');
 set_and_reload($node, 'snowflake.worker_id = 0');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'the one before is set aside');
-is(status_of($node, 'state'), 'worker id set aside', 'the state says so');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'the old worker id makes no ids');
+is(status_of($node, 'state'), 'worker id set aside', 'the state shows it');
 
-# settings that are of no use
+# settings that cannot be used
 $node->append_conf('postgresql.conf', "snowflake.worker_id = 4711");
 $node->reload;
-ok($node->poll_query_until('postgres', 'SELECT worker_id = 4711 FROM snowflake_status()'), 'settings are seen');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'F0000', 'one is out of range');
-is(stat_of($node, 'unusable_settings'), 1, 'that is counted');
-is(status_of($node, 'state'), 'unusable settings', 'the state says so');
+ok( $node->poll_query_until('postgres', 'SELECT worker_id = 4711 FROM snowflake_status()'),
+	'the status shows new settings');
+is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'F0000', 'no ids if the worker id is out of range');
+is(stat_of($node, 'unusable_settings'), 1, 'the failure is counted');
+is(status_of($node, 'state'), 'unusable settings', 'the state shows it');
 
-# a registry that is not there
+# a registry that does not exist
 $node->append_conf('postgresql.conf', "snowflake.registry = 'host=/nowhere'\nsnowflake.worker_id = 0");
 $node->restart;
 ok( $node->poll_query_until('postgres', "SELECT lease_state = 'unreachable' FROM snowflake_status()"),
-	'a registry cannot be reached');
+	'the registry cannot be reached');
 is(status_of($node, 'state, worker_id, worker_id_source, lease_ends'), 'no lease||registry|', 'there is no lease');
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF004', 'and there are no ids');
-is(stat_of($node, 'no_lease'), 1, 'that is counted');
+is(stat_of($node, 'no_lease'), 1, 'the failure is counted');
 wait_event_is($node, 'SnowflakeLease');
 $node->stop;
 
-# a layout that cannot be read, first while another one is in force
+# a layout that cannot be read, at first while another one is in force
 my $unusable = new_server('unusable');
 $unusable->safe_psql('postgres', 'SELECT snowflake_nextval()');
 set_and_reload($unusable, "snowflake.layout = 'nonsense'");
-is(status_of($unusable, 'state, layout IS NULL'), 'unusable settings|f', 'the layout in force is known');
+is(status_of($unusable, 'state, layout IS NULL'), 'unusable settings|f', 'the layout in force is still known');
 is( $unusable->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(1)'), 0,
-	'and ids are taken apart');
+	'and ids are decoded');
 $unusable->restart;
 is(status_of($unusable, 'state, layout, last_instant, ids_ahead'), 'unusable settings|||', 'there is no layout');
-is((sqlstate_of($unusable, 'SELECT snowflake_worker_id(1)'))[0], 'F0000', 'so ids are not taken apart');
+is((sqlstate_of($unusable, 'SELECT snowflake_worker_id(1)'))[0], 'F0000', 'so ids are not decoded');
 $unusable->stop;
 
-# the ids of a long tick, of which many are made without a look at anything
+# ids of a long tick, most of which are made without looking at anything else
 my $long_tick = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
 $session = $long_tick->background_psql('postgres');
 foreach (1 .. 20)
@@ -238,37 +242,39 @@ ok( $long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_sta
 $session->quit;
 my ($advance_code, $advanced) =
   sqlstate_of($long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'))");
-is($advance_code, '55000', 'an advance by an hour');
-like($advanced, qr/cannot be advanced too far ahead.*DETAIL: .*max_ahead.*HINT: .*force/s, 'is refused');
+is($advance_code, '55000', 'an advance by an hour is refused');
+like($advanced, qr/cannot be advanced too far ahead.*DETAIL: .*max_ahead.*HINT: .*force/s, 'with detail and hint');
 is(status_of($long_tick, 'state'), 'ready', 'and changes nothing');
 $long_tick->safe_psql(
 	'postgres',
 	"SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'), force => true)");
-is(status_of($long_tick, 'state'), 'too far ahead', 'by force it is done, and the state says so');
-is((sqlstate_of($long_tick, 'SELECT snowflake_nextval()'))[0], 'SF001', 'there are no ids');
+is(status_of($long_tick, 'state'), 'too far ahead', 'an advance by force succeeds, and the state shows it');
+is((sqlstate_of($long_tick, 'SELECT snowflake_nextval()'))[0], 'SF001', 'and no ids are made');
 $long_tick->stop;
 
 my $registry = new_registry('registry');
 my $leasing = new_server(
 	'leasing',
 	lease_from($registry, 'snowflake.registry_lease' => '6s', 'wal_level' => 'replica', 'max_wal_senders' => 5));
-ok($leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"), 'another one can');
+ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
+	'a server with a lease is ready');
 is( status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > now(), lease_starts < now()'),
-	'0|registry|held|t|t', 'the lease is seen');
+	'0|registry|held|t|t', 'the status shows the lease');
 
-# A mark that comes from another server, as that of a dump or of a subscriber: its system
-# identifier is another.  Without ids, the status knows it; with them, the log does, once.
+# A mark that comes from another server, such as that of a dump or of a subscriber, has
+# another system identifier.  The status shows it until ids are made; then the log
+# reports it, once.
 my $other = new_server('other');
 my $foreign = "SELECT setval('snowflake_internal.system_identifier', 4711)";
 my $restored = qr/LOG:  snowflake mark of database "postgres" comes from another server\n/;
-is(status_of($other, 'mark_from'), '', 'the mark is of this server');
+is(status_of($other, 'mark_from'), '', 'the mark is that of this server');
 is( $other->safe_psql(
 		'postgres',
 		'SELECT last_value = system_identifier FROM snowflake_internal.system_identifier, pg_control_system()'),
 	't',
-	'its system identifier is kept');
+	'the system identifier of the mark is kept');
 $other->safe_psql('postgres', $foreign);
-is(status_of($other, 'mark_from'), 4711, 'the status shows another one');
+is(status_of($other, 'mark_from'), 4711, 'the status shows that of another server');
 foreach my $start (1, 2)
 {
 	my $offset = -s $other->logfile;
@@ -276,8 +282,8 @@ foreach my $start (1, 2)
 	$other->restart;
 	$other->safe_psql('postgres', 'SELECT snowflake_nextval()');
 	my @found = slurp_file($other->logfile, $offset) =~ /$restored/g;
-	is(scalar @found, $start == 1                  ? 1    : 0, "start $start: the log says so, once");
-	is(status_of($other, 'mark_from'), $start == 1 ? 4711 : '', 'and the status, until the next start');
+	is(scalar @found, $start == 1                  ? 1    : 0, "start $start: the log reports it once");
+	is(status_of($other, 'mark_from'), $start == 1 ? 4711 : '', 'and the status shows it until the next start');
 }
 $other->safe_psql(
 	'postgres',
@@ -285,60 +291,60 @@ $other->safe_psql(
 );
 $other->restart;
 is(status_of($other, 'mark_from'), '', 'without the sequence there is nothing to show');
-like($other->safe_psql('postgres', 'SELECT snowflake_nextval()'), qr/^\d+$/, 'and ids are made');
+like($other->safe_psql('postgres', 'SELECT snowflake_nextval()'), qr/^\d+$/, 'but ids are made');
 $other->stop;
 
-# who leases a worker id has nothing to check
+# a server that leases a worker id need not report it
 $leasing->safe_psql('postgres', $foreign);
 $leasing->restart;
 ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
-	'a leased worker id again');
+	'the server has a leased worker id again');
 $leasing->safe_psql('postgres', 'SELECT snowflake_nextval()');
 is(status_of($leasing, 'mark_from'), 4711, 'with a leased worker id, the status shows it');
-unlike(slurp_file($leasing->logfile), $restored, 'and the log does not');
+unlike(slurp_file($leasing->logfile), $restored, 'but the log does not');
 
 $leasing->backup('copy');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($leasing, 'copy', has_streaming => 1);
 $standby->start;
-is(status_of($standby, 'state'), 'standby', 'a standby says what it is');
+is(status_of($standby, 'state'), 'standby', 'the state of a standby shows what it is');
 $standby->stop;
 $leasing->stop;
 $registry->stop;
 
-# A worker id that nobody has set: no matter for one server alone.
+# A worker id that was not set: no problem for a single server
 my $alone = new_server('alone', client_min_messages => 'notice', wal_level => 'logical');
 my @hint = ('postgres', "SELECT state, substring(hint FROM 'and (.*)\\. Give') FROM snowflake_status()");
-is($alone->safe_psql(@hint), 'ready|', 'one server alone is right with 0');
+is($alone->safe_psql(@hint), 'ready|', 'a single server may use worker id 0');
 $alone->safe_psql('postgres', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id())');
 $alone->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 1000)');
-is($alone->safe_psql(@hint), 'ready|', 'so it is with ids of its own');
+is($alone->safe_psql(@hint), 'ready|', 'even with ids of its own');
 $alone->safe_psql('postgres', 'INSERT INTO orders SELECT snowflake_compose(now(), worker_id => 7)');
-is($alone->safe_psql(@hint), 'ready|table public.orders has ids of other servers', 'ids of another server are seen');
+is($alone->safe_psql(@hint), 'ready|table public.orders has ids of other servers', 'ids of another server are noticed');
 my $holder = $alone->background_psql('postgres');
 $holder->query_safe('BEGIN; LOCK TABLE orders');
-is($alone->safe_psql(@hint), 'ready|', 'but not waited for');
+is($alone->safe_psql(@hint), 'ready|', 'but not if a lock would have to be waited for');
 $holder->query_safe('COMMIT');
 $holder->quit;
 $alone->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 is( $alone->safe_psql(@hint, extra_params => [ '--username' => 'watcher' ]),
-	'ready|', 'nor shown to who may not read them');
+	'ready|', 'nor by a role that may not read them');
 $alone->safe_psql('postgres', 'CREATE PUBLICATION all_tables FOR ALL TABLES');
-is($alone->safe_psql(@hint), 'ready|this database has publications', 'a publication');
+is($alone->safe_psql(@hint), 'ready|this database has publications', 'a publication is noticed');
 $alone->safe_psql(
 	'postgres', "CREATE DATABASE other; CREATE SUBSCRIPTION nothing CONNECTION 'dbname=other'
 PUBLICATION all_tables WITH (connect = false, slot_name = NONE)");
-is($alone->safe_psql(@hint), 'ready|this server has subscriptions', 'a subscription');
+is($alone->safe_psql(@hint), 'ready|this server has subscriptions', 'a subscription is noticed');
 my $create = 'CREATE EXTENSION snowflake';
 my (undef, undef, $notices) = $alone->psql('other', $create);
 like(
 	$notices, qr/NOTICE:.*worker_id.*\nHINT:.*subscriptions.*ALTER SYSTEM SET snowflake.worker_id/,
-	'CREATE EXTENSION says so');
+	'CREATE EXTENSION reports it');
 $alone->safe_psql('other', 'DROP EXTENSION snowflake');
 set_and_reload($alone, 'snowflake.worker_id = 0');
-is($alone->safe_psql(@hint), 'ready|', 'somebody has set it');
+is($alone->safe_psql(@hint), 'ready|', 'a worker id that was set needs no hint');
 (undef, undef, $notices) = $alone->psql('other', $create);
-is($notices, '', 'and CREATE EXTENSION says nothing');
+is($notices, '', 'and CREATE EXTENSION reports nothing');
 $alone->stop;
 
 done_testing();

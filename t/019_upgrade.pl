@@ -1,6 +1,6 @@
-# Upgrades: 1.0, updated to the newest version, is what a fresh install of that
-# is, object by object.  As long as 1.0 is the newest, what counts is that the
-# comparison finds differences: with a version of its own, 99.0, that adds some.
+# Upgrades: version 1.0, updated to the newest version, equals a fresh install of that
+# version, object by object.  As long as 1.0 is the newest version, the point is that
+# the comparison finds differences, with a version 99.0 that introduces some.
 
 use strict;
 use warnings;
@@ -13,8 +13,7 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
 
-# All that belongs to the extension, as text: what it is, who may use it, and
-# what is said about it.
+# Describe all objects of the extension as text: definition, privileges and comment.
 my $objects = <<'EOC';
 WITH member AS (
 	SELECT classid, objid FROM pg_depend
@@ -48,7 +47,7 @@ EOC
 
 my $node = new_server('node');
 
-# The objects of a database of its own, after some statements.
+# Describe the objects in a new database, after some statements.
 sub objects_of
 {
 	my ($database, @statements) = @_;
@@ -59,21 +58,21 @@ sub objects_of
 }
 
 my $fresh = objects_of('fresh', 'CREATE EXTENSION snowflake');
-cmp_ok(scalar(my @lines = $fresh =~ /^(?:public\.)?snowflake_/mg), '>', 50, 'there is something to compare');
+cmp_ok(scalar(my @lines = $fresh =~ /^(?:public\.)?snowflake_/mg), '>', 50, 'there are objects to compare');
 is( objects_of(
 		'updated', "CREATE EXTENSION snowflake VERSION '1.0'", 'SELECT snowflake_nextval()',
 		'ALTER EXTENSION snowflake UPDATE'),
 	$fresh,
-	'1.0, updated to the newest version, is like that');
+	'1.0, updated to the newest version, equals a fresh install');
 is( $node->safe_psql('updated', 'SELECT extension_version = library_version FROM snowflake_status()'),
-	't', 'which is that of the library');
+	't', 'its version is that of the library');
 is($node->safe_psql('postgres', <<'EOC'), '', 'each older version can be updated to the newest');
 SELECT source FROM pg_extension_update_paths('snowflake'), pg_available_extensions
 WHERE name = 'snowflake' AND target = default_version AND path IS NULL
 EOC
 
 #
-# A version that is to come, in a copy of the directory with the extension
+# A future version, in a copy of the extension's directory
 #
 
 my $settings = slurp_file($ENV{TEMP_CONFIG});
@@ -113,19 +112,19 @@ foreach my $delta (sort keys %deltas)
 		'updated_' . $number++, "CREATE EXTENSION snowflake VERSION '1.0'",
 		"ALTER EXTENSION snowflake UPDATE TO '99.0'");
 	$delta eq 'all of it'
-	  ? is($updated, $fresh, 'a full update is like a fresh install')
-	  : isnt($updated, $fresh, "an update with $delta is told apart");
+	  ? is($updated, $fresh, 'a full update equals a fresh install')
+	  : isnt($updated, $fresh, "an update with $delta differs from a fresh install");
 }
 
-# a new script and an old library
+# a new script with an old library
 write_file(
 	'snowflake--1.0--99.0.sql',
 	"CREATE FUNCTION snowflake_to_come() RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_to_come';\n");
 my ($code, $message) = sqlstate_of($node, "ALTER EXTENSION snowflake UPDATE TO '99.0'");
 is($code, '42883', 'a new script with an old library is refused');
-like($message, qr/could not find function "snowflake_to_come" in file/, 'the error says so');
+like($message, qr/could not find function "snowflake_to_come" in file/, 'with the reason');
 is( $node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0, extension_version FROM snowflake_status()'),
-	't|1.0', 'and all is as it was');
+	't|1.0', 'and nothing has changed');
 
 $node->stop;
 

@@ -1,7 +1,7 @@
-# Roles that mean harm.  One that may create objects in a schema plants functions,
-# operators and types there that go by the names in our scripts; then a superuser
-# calls all that is not written in C.  Nothing that was planted may run.  Another
-# one is first to make what an extension is about to make.
+# Malicious roles.  One that may create objects in a schema plants functions, operators
+# and types there with names that our scripts use; then a superuser calls all functions
+# that are not written in C.  Nothing planted may run.  Another role creates in advance
+# what an extension is about to create.
 
 use strict;
 use warnings;
@@ -16,7 +16,7 @@ use Test::More;
 my $scripts = join '', map { slurp_file($_) } 'snowflake--1.0.sql', 'registry/snowflake_registry--1.0.sql',
   'sql-only/snowflake_sql--1.0.sql';
 
-# All words of the scripts; the catalogs know which are functions and types.
+# All words of the scripts; the catalogs tell which of them are functions and types.
 my $words = join ',', do
 {
 	my %seen;
@@ -43,16 +43,15 @@ BEGIN
 	EXECUTE format('CREATE FUNCTION public.%I(%s) RETURNS %s LANGUAGE plpgsql AS %L', function, arguments, result,
 		format('BEGIN PERFORM public.harm(%L); RETURN%s; END', function || '(' || arguments || ')',
 			CASE WHEN result LIKE 'SETOF %' THEN '' ELSE ' NULL' END));
--- there are functions that have exactly these arguments, or it makes no sense
+-- a function with exactly these arguments exists, or such a function is not possible
 EXCEPTION WHEN duplicate_function OR feature_not_supported OR invalid_function_definition OR datatype_mismatch OR undefined_object THEN
 	NULL;
 END
 $$;
 EOC
 
-# Functions that are better matches for arguments without a type, and for those
-# that would be cast; also where they are called by the types they have in
-# pg_catalog.
+# Functions that match better if an argument has no type, or would be cast, including
+# calls with the types of those in pg_catalog.
 my $overloads = <<'EOC';
 DO $$
 DECLARE
@@ -107,7 +106,7 @@ END
 $$;
 EOC
 
-# These are found by those who have public before pg_catalog.
+# Types that are found if public comes before pg_catalog in the search_path.
 my $types = <<'EOC';
 DO $$
 DECLARE
@@ -128,7 +127,7 @@ END
 $$;
 EOC
 
-# Functions that a call matches as well, by a default.
+# Functions with a default, which match a call as well.
 my $defaults = <<'EOC';
 DO $$
 DECLARE
@@ -147,7 +146,7 @@ $$;
 EOC
 s/WORDS/$words/ foreach $overloads, $types;
 
-# What is not written in C; each is to be called with these.
+# The functions that are not written in C, with arguments to call them with.
 my $table = q{'public.events'::pg_catalog.regclass};
 my $instant = q{'2026-11-21 00:00:00+00'::pg_catalog.timestamptz};
 my $later = q{'2026-11-23 00:00:00+00'::pg_catalog.timestamptz};
@@ -193,24 +192,24 @@ my $node = new_server('hostile');
 my @mallory = (extra_params => [ '--username', 'mallory' ]);
 my $database = 'postgres';
 
-# Run statements of a role, by default the superuser.  Returns what failed; nothing
-# that was planted may run.
+# Run statements as a role, by default the superuser.  Returns the errors.  Nothing
+# planted may run.
 sub no_harm
 {
 	my ($name, $sql, @as) = @_;
 	my ($ret, $out, $err) = $node->psql($database, $sql, on_error_stop => 0, @as);
 
-	is(join("\n", $err =~ /^.*(harm: .*)/mg), '', "$name: nothing that was planted runs");
+	is(join("\n", $err =~ /^.*(harm: .*)/mg), '', "$name: nothing planted runs");
 	is( $node->safe_psql(
 			'postgres',
 			"SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = 'mallory'; ALTER ROLE mallory NOSUPERUSER"),
 		'f',
-		"$name: the role is no superuser");
+		"$name: the role does not become a superuser");
 	return join "\n", $err =~ /^.*(ERROR: .*)/mg;
 }
 
-# What a superuser does whose search_path is the default, or has pg_catalog behind
-# what others can create; before that there is something to prepare.
+# Prepare, and run statements as a superuser whose search_path is the default, or has
+# pg_catalog after schemas in which others can create objects.
 sub call_all
 {
 	my ($name, $prepare, @statements) = @_;
@@ -219,7 +218,7 @@ sub call_all
 	{
 		$node->safe_psql($database, $prepare);
 		is( no_harm("$name, path $path", join(";\n", "SET search_path = $path", @statements)), '',
-			"$name, path $path: no error");
+			"$name, path $path: no errors");
 	}
 	return;
 }
@@ -246,41 +245,42 @@ is( functions_of('snowflake'),
 	join(
 		' ', sort 'adoption_plan', 'inheritance_tree', 'narrow_references', 'snowflake_adopt', 'snowflake_adopt_all',
 		'worker_id_hint', keys %calls),
-	'all functions are called');
+	'the test calls all functions of the extension');
 
-# as it was found
+# the attack that was found
 $node->safe_psql($database, <<'EOC', @mallory);
 CREATE FUNCTION snowflake_last_before(text) RETURNS bigint LANGUAGE plpgsql AS
 $$ BEGIN ALTER ROLE mallory SUPERUSER; RETURN 0; END $$;
 EOC
 $node->safe_psql($database, $tables);
-is(no_harm("partitions", "SELECT * FROM snowflake_partitions('events')"), '', 'no error');
+is(no_harm("partitions", "SELECT * FROM snowflake_partitions('events')"), '', 'no errors');
 $node->safe_psql($database, 'DROP FUNCTION snowflake_last_before(text)', @mallory);
 
 $node->safe_psql($database, "SET search_path = pg_catalog;\n$harm$overloads$operators$types", @mallory);
 cmp_ok(
 	$node->safe_psql($database, "SELECT count(*) FROM pg_catalog.pg_proc WHERE proname = 'snowflake_last_before'"),
 	'>', 10,
-	'there are hostile functions');
+	'there are planted functions');
 like(
 	(sqlstate_of($node, "SET search_path = public, pg_catalog; SELECT format('x'::pg_catalog.text)"))[1],
-	qr/harm: format\(text\)/, 'which run if they are called');
+	qr/harm: format\(text\)/, 'which would run if they were called');
 $node->safe_psql('postgres', 'ALTER ROLE mallory NOSUPERUSER');
-call_all('planted afterwards', $tables, @statements);
+call_all('planted after', $tables, @statements);
 
 $node->safe_psql($database, $no_tables);
-is(no_harm('created by a superuser', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), '', 'can be created');
+is( no_harm('created by a superuser', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), '',
+	'the extension can be created');
 call_all('planted before', $tables, @statements);
 
-# the extension is trusted: its script is run by a superuser for somebody who is none
+# the extension is trusted: a superuser runs its script on behalf of an ordinary role
 $node->safe_psql($database, $no_tables);
 $node->safe_psql(
 	$database,
 	'DROP EXTENSION snowflake; ALTER SCHEMA public OWNER TO mallory; GRANT CREATE ON DATABASE postgres TO mallory');
-is(no_harm('created by the role', 'CREATE EXTENSION snowflake', @mallory), '', 'can be created by the role');
+is(no_harm('created by the role', 'CREATE EXTENSION snowflake', @mallory), '', 'the role can create the extension');
 call_all('created by the role', $tables, @statements);
 
-# a call that has two functions to choose from has to fail
+# a call that matches two functions must fail
 $node->safe_psql($database, "SET search_path = pg_catalog;\n$defaults", @mallory);
 no_harm('defaults', join(";\n", @statements));
 $node->safe_psql($database, $no_tables);
@@ -289,7 +289,7 @@ like(
 	'an ambiguous call fails');
 
 #
-# In SQL only: what is planted before and afterwards
+# SQL only: what is planted before or after
 #
 
 my $interval = "'1 minute'::interval";
@@ -329,7 +329,7 @@ foreach my $when ('before', 'afterwards')
 			"SQL only, planted $when",
 			"$install; SELECT public.snowflake_configure($layout, 1, 0, $interval, $interval)"),
 		'',
-		'can be created');
+		'the extensions can be created');
 	my %calls_it;
 	$calls_it{$_} = 1 foreach map { /public\.(snowflake_\w+)\(/g } @sql_statements;
 	is( $node->safe_psql(
@@ -337,7 +337,7 @@ foreach my $when ('before', 'afterwards')
 			"SET search_path = pg_catalog; SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc WHERE proname LIKE 'snowflake%' AND pronamespace = 'public'::regnamespace AND proowner <> 'mallory'::regrole"
 		),
 		join(' ', sort keys %calls_it),
-		'all functions are called');
+		'the test calls all functions of the extension');
 	$node->safe_psql($database, $plant, @mallory) if $when eq 'afterwards';
 	call_all("SQL only, planted $when", 'SELECT', @sql_statements);
 }
@@ -352,7 +352,7 @@ $node->safe_psql(
 	$database,
 	'GRANT CREATE ON DATABASE registry TO mallory; GRANT CREATE ON SCHEMA public TO mallory; CREATE ROLE server LOGIN');
 
-# the schema is there before
+# the schema exists already
 my $acquire = <<'EOC';
 CREATE FUNCTION snowflake_registry.acquire(text, text, text, text, timestamptz, interval,
 	OUT worker_id bigint, OUT starts timestamptz, OUT ends timestamptz) RETURNS SETOF record LANGUAGE sql AS
@@ -361,13 +361,13 @@ EOC
 $node->safe_psql($database, "CREATE SCHEMA snowflake_registry; $acquire", @mallory);
 like(
 	no_harm('schema of another', 'CREATE EXTENSION snowflake_registry'),
-	qr/schema "snowflake_registry" already exists/, 'a schema that is there is not trusted');
+	qr/schema "snowflake_registry" already exists/, 'an existing schema is not trusted');
 $node->safe_psql(
 	$database, 'DROP FUNCTION snowflake_registry.acquire(text, text, text, text, timestamptz, interval)',
 	@mallory);
 like(
 	no_harm('empty schema of another', 'CREATE EXTENSION snowflake_registry'),
-	qr/schema "snowflake_registry" already exists/, 'nor is an empty one');
+	qr/schema "snowflake_registry" already exists/, 'nor is an empty schema');
 
 my $registry = <<'EOC';
 SET client_min_messages = error;
@@ -387,7 +387,7 @@ foreach my $statement (
 		"later the role cannot: $statement");
 }
 
-# a dump takes the registry along, though not into such a schema
+# a dump includes the registry, but cannot be restored into another role's schema
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/registry.sql';
 my $lease =
   'SELECT settings.layout, settings.worker_ids, settings.max_lease, lease FROM snowflake_registry.registry AS settings, snowflake_registry.lease';
@@ -396,25 +396,27 @@ $node->safe_psql(
 	$database, "SELECT snowflake_registry.acquire('a', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')",
 	extra_params => [ '--username', 'server' ]);
 $lease = [ $lease, $node->safe_psql($database, $lease) ];
-command_ok([ 'pg_dump', '--dbname', $node->connstr($database), '--file', $dump ], 'the registry can be dumped');
+command_ok([ 'pg_dump', '--dbname', $node->connstr($database), '--file', $dump ], 'a registry can be dumped');
 my @restore = ('psql', '--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file', $dump);
 $node->safe_psql('postgres', 'CREATE DATABASE restored; GRANT CREATE ON DATABASE restored TO mallory');
 $node->safe_psql('restored', 'CREATE SCHEMA snowflake_registry', @mallory);
-command_fails([ @restore, '--dbname', $node->connstr('restored') ], 'and not restored into the schema of another');
+command_fails(
+	[ @restore, '--dbname', $node->connstr('restored') ],
+	'and cannot be restored into another role\'s schema');
 $node->safe_psql('restored', 'DROP SCHEMA snowflake_registry', @mallory);
-command_ok([ @restore, '--dbname', $node->connstr('restored') ], 'but otherwise');
+command_ok([ @restore, '--dbname', $node->connstr('restored') ], 'but can be restored without such a schema');
 is($node->safe_psql('restored', $lease->[0]), $lease->[1], 'with its settings and leases');
 is( $node->safe_psql(
 		'restored',
 		"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')",
 		extra_params => [ '--username', 'server' ]),
 	1,
-	'for those who could use it');
+	'and its privileges');
 $node->safe_psql('restored', 'DROP EXTENSION snowflake_registry');
 is( $node->safe_psql('restored', "SELECT to_regnamespace('snowflake_registry') IS NULL"), 't',
-	'which the schema goes with');
+	'dropping the extension drops the schema');
 
-# functions, operators and types that are planted in the same database
+# functions, operators and types planted in the same database
 my $uuid = q{'00000000-0000-0000-0000-00000000000a'::pg_catalog.uuid};
 my @registry_statements = (
 	'INSERT INTO snowflake_registry.registry DEFAULT VALUES',
@@ -432,11 +434,11 @@ my @registry_statements = (
 my $called = join ' ', @registry_statements, 'snowflake_registry.replace_unused( snowflake_registry.remember_settings(';
 is( functions_of('snowflake_registry'),
 	join(' ', sort keys %{ { map { $_ => 1 } $called =~ /snowflake_registry\.(\w+)\(/g } }),
-	'all functions of the registry are called, two by their triggers');
+	'the test calls all functions of the registry, two through triggers');
 $node->safe_psql($database, "SET search_path = pg_catalog;\n$harm$overloads$operators$types", @mallory);
 call_all('registry', $registry, @registry_statements);
 
-# a server that leases there
+# a server that leases from this registry
 $node->safe_psql($database, "$registry; ALTER DATABASE registry SET search_path = public, pg_catalog");
 my $log_end = -s $node->logfile;
 my $leasing = new_server(
@@ -447,15 +449,16 @@ my $leasing = new_server(
 ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
 	'a server leases a worker id');
 my $ends = $leasing->safe_psql('postgres', 'SELECT lease_ends FROM snowflake_status()');
-ok($leasing->poll_query_until('postgres', "SELECT lease_ends > '$ends' FROM snowflake_status()"), 'renews it');
+ok( $leasing->poll_query_until('postgres', "SELECT lease_ends > '$ends' FROM snowflake_status()"),
+	'it renews its lease');
 $ends = $leasing->safe_psql(
 	'postgres',
 	"SELECT lease_ends BETWEEN now() - interval '1 minute' AND now() + interval '1 minute' FROM snowflake_status()");
-is($ends, 't', 'for as long as it should');
+is($ends, 't', 'the lease is as long as it should be');
 $leasing->stop;
 is( $node->safe_psql($database, 'SET search_path = pg_catalog; SELECT worker_id, state FROM snowflake_registry.leases'),
-	'0|released', 'and gives it back');
-ok(!$node->log_contains(qr/harm: /, $log_end), 'nothing that was planted runs for it');
+	'0|released', 'the server releases the lease when it stops');
+ok(!$node->log_contains(qr/harm: /, $log_end), 'nothing planted runs for this server');
 $node->stop;
 
 done_testing();

@@ -1,5 +1,5 @@
-# Databases come and go: one that has the OID of another that was dropped, and more
-# of them than there is room for in shared memory.
+# Databases come and go: one that has the OID of a dropped one, and more of them than
+# shared memory has room for.
 
 use strict;
 use warnings;
@@ -14,12 +14,12 @@ use Time::HiRes qw(sleep time);
 
 my $passing = $ENV{SNOWFLAKE_LONG_TESTS} ? 1000 : 150;
 
-# Ids of a few hundred ticks, by a clock that stands still but for the looks at it, so
-# that they take less than half of what the mark has in advance.
+# Ids of a few hundred ticks, with a clock that stands still between readings, so that
+# they take less than half of a reservation.
 my $many = 'SELECT snowflake_nextval() FROM generate_series(1, 6000)';
 my $per_look = 20;
 
-# A server for hunts with the database "template", which has the extension.
+# Create a server for hunts with the database "template", which has the extension.
 sub server_with_template
 {
 	my ($name, $mutant) = @_;
@@ -36,7 +36,7 @@ sub server_with_template
 	return $node;
 }
 
-# The ids that a statement makes, as count_duplicates() wants them.
+# Write the ids that a statement made to a file, for count_duplicates().
 sub ids_of
 {
 	my ($ids) = @_;
@@ -46,15 +46,15 @@ sub ids_of
 	return { ids => $file };
 }
 
-# Make ids in a database after a crash, beginning with the tick of the first of those
-# that a statement made before.  There is one lane, and the clock hardly moves: whatever
-# time that takes, they are of the same ticks.
+# Make ids in a database after a crash, starting at the tick of the first of some
+# earlier ids.  There is one lane, and the clock hardly moves: however long it takes,
+# the ids are of the same ticks.
 sub live_again
 {
 	my ($node, $database, $ids) = @_;
 	my ($first) = split /\n/, $ids;
 
-	# when that was made, by the bits below time and the default epoch
+	# when that id was made: shift by the bits below the time, with the default epoch
 	set_clock($node, ($first >> 19) / 1000 + 1767225600.0005 - time, 1);
 	start_with_clock($node);
 	my @again =
@@ -64,9 +64,9 @@ sub live_again
 }
 
 #
-# A database is dropped, and another one gets its OID.  What was written in the first
-# is not on the pages of the second.  Then the server crashes, and the same ticks are
-# lived again.
+# A database is dropped, and another one gets its OID.  The pages of the second one lack
+# what was written in the first.  Then the server crashes, and the same ticks pass
+# again.
 #
 sub hunt_oid
 {
@@ -87,8 +87,8 @@ sub hunt_oid
 }
 
 my ($ids, $duplicates) = hunt_oid();
-is($duplicates, 0, "another database with the same OID: none of $ids ids was made twice");
-cmp_ok($ids, '>', 50_000, 'many were made');
+is($duplicates, 0, "another database with the same OID: none of $ids ids is made twice");
+cmp_ok($ids, '>', 50_000, 'many ids were made');
 if (with_mutants())
 {
 	($ids, $duplicates) = hunt_oid('keeps a strange limit');
@@ -96,10 +96,9 @@ if (with_mutants())
 }
 
 #
-# More databases come and go than there is room for, and all of them make ids.  One
-# with a session that is there all the time, and one that comes back when others have
-# used its room, make ids in the end, the server crashes, and the same ticks are
-# lived again.
+# More databases come and go than there is room for, and all of them make ids.  In the
+# end, two databases make ids: one that always had a session, and one that returns after
+# others have used its room.  Then the server crashes, and the same ticks pass again.
 #
 sub hunt_room
 {
@@ -129,9 +128,10 @@ EOC
 	};
 	$pass->(25) foreach 1 .. $passing / 25;
 
-	# When all have passed what they had written ahead, each slot can be taken that should
-	# not be.  Then some more come and go, and the two make ids, by a clock that hardly
-	# moves: long before it passes what those wrote ahead, whatever time that takes.
+	# Wait until the clock has passed all reservations, when any slot could be taken by
+	# mistake.  Then some more databases come and go, and the two make ids, with a clock
+	# that hardly moves, so that it stays within the reservations of those, however long
+	# that takes.
 	sleep 4;
 	set_clock($node, 0, $per_look);
 	$pass->(5);
@@ -151,15 +151,15 @@ EOC
 }
 
 my $result = hunt_room($passing);
-is($result->{errors}, '', "no error in $passing databases that come and go");
+is($result->{errors}, '', "$passing databases come and go without errors");
 is($result->{made}, $passing + 5, 'all of them make ids');
-foreach my $case ([ 'held', 'a session is there all the time' ], [ 'back', 'a database comes back' ])
+foreach my $case ([ 'held', 'a database that always has a session' ], [ 'back', 'a database that returns' ])
 {
 	my ($database, $name) = @$case;
 	my ($ids, $duplicates) = @{ $result->{$database} }{ 'ids', 'duplicates' };
 
-	is($duplicates, 0, "$name: none of $ids ids was made twice");
-	cmp_ok($ids, '>', 50_000, "$name: many were made");
+	is($duplicates, 0, "$name: none of $ids ids is made twice");
+	cmp_ok($ids, '>', 50_000, "$name: many ids were made");
 }
 if (with_mutants())
 {

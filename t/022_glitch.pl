@@ -1,6 +1,6 @@
-# What a server believes of its clock: not a glitch, a step once it has lasted for a
-# while, a clock that is set right at once, and one that is decades ahead only if it
-# is told to.  And what it says of steps, and to whom.
+# How far a server trusts its clock: not in a glitch, after a step only once it has
+# lasted for a while, at once when the clock is set right, and decades ahead only if
+# configured so.  And which steps are logged.
 
 use strict;
 use warnings;
@@ -21,9 +21,9 @@ my $far_ahead = timegm(0, 0, 0, 1, 5, 2090) - time;    # in 2090
 
 my ($code, $message);
 
-# Make ids in a session or a new one, and say what time they are of: "right" if that
-# is the clock that is off by so many seconds, or up to 5 s ahead of it.  If several
-# offsets are given, one will do.  Or say what the error is.
+# Make ids in a given or a new session, and tell their time: "right" if it is that of a
+# clock off by a number of seconds, or up to 5 s ahead of it.  Of several offsets, one
+# suffices.  If the call fails, return the SQLSTATE.
 sub ids_by
 {
 	my ($offset, $where, $database) = @_;
@@ -57,9 +57,9 @@ EOC
 	  : sprintf('%.3f s ahead', $max - $after - $first);
 }
 
-# Make ids every 0.1 s until one is by a clock that is off by so many seconds, or is
-# refused with so a code.  Returns for how long that took, what the clock was by then,
-# and the clocks that are not so before, and not right either.
+# Make ids every 0.1 s until their time is that of a clock off by a number of seconds,
+# or a call fails with a given SQLSTATE.  Returns how long that took, the last result,
+# and earlier results that were neither as expected nor "right".
 sub ids_until
 {
 	my ($session, $expected, $offset, $old_offset) = @_;
@@ -71,7 +71,7 @@ sub ids_until
 		my $found = ids_by($offset, $session);
 		return (clock_gettime(CLOCK_MONOTONIC) - $began, $found, join ' ', sort keys %others)
 		  if $found eq $expected;
-		# these may be the first that are as expected
+		# this result may be the first one as expected
 		$found = ids_by($expected eq 'right' ? [ $old_offset, $offset ] : $old_offset, $session)
 		  if $found =~ / /;
 		$others{$found} = 1 if $found ne 'right' && $found ne $expected;
@@ -81,7 +81,7 @@ sub ids_until
 }
 
 #
-# A glitch: the clock is far ahead for a moment, in which somebody makes ids.
+# A glitch: the clock is far ahead for a moment, during which ids are made.
 #
 sub server_with_glitch
 {
@@ -99,8 +99,8 @@ sub server_with_glitch
 
 my $node = server_with_glitch();
 my $session = $node->background_psql('postgres', on_error_stop => 0);
-is(ids_by(0, $session), 'right', 'ids by the clock');
-is(ids_by(0, $node, 'other'), 'right', 'in another database, too');
+is(ids_by(0, $session), 'right', 'ids follow the clock');
+is(ids_by(0, $node, 'other'), 'right', 'ids of another database follow the clock, too');
 foreach my $glitch ($hour, 360 * $day, 20 * $year)
 {
 	my $name = sprintf 'a glitch of %d h', $glitch / $hour;
@@ -109,11 +109,11 @@ foreach my $glitch ($hour, 360 * $day, 20 * $year)
 	my $found = ids_by(0, $session);
 	set_clock($node, 0);
 
-	# what is more than a year may be refused at once
-	like($found, $glitch > $year ? qr/^(right|SF005)$/ : qr/^right$/, "$name: ids go on by the old clock");
-	is(ids_by(0, $session), 'right', "$name: and when it is over");
-	is(ids_by(0, $node), 'right', "$name: in a new session");
-	is(ids_by(0, $node, 'other'), 'right', "$name: in another database");
+	# a step of more than a year may be refused at once
+	like($found, $glitch > $year ? qr/^(right|SF005)$/ : qr/^right$/, "$name: ids follow the old clock");
+	is(ids_by(0, $session), 'right', "$name: ids are right when it is over");
+	is(ids_by(0, $node), 'right', "$name: ids of a new session are right");
+	is(ids_by(0, $node, 'other'), 'right', "$name: ids of another database are right");
 }
 
 # a small step is followed at once
@@ -121,13 +121,13 @@ set_clock($node, 0.9);
 is(ids_by(0.9, $session), 'right', 'a step of less than a second is followed at once');
 set_clock($node, 0);
 
-# a large one when it has lasted for about 3 s
-is(ids_by(0, $session), 'right', 'ids by the clock again');
+# a large step is followed when it has lasted for about 3 s
+is(ids_by(0, $session), 'right', 'ids follow the clock again');
 set_clock($node, 300 * $day);
 my ($seconds, $found, $others) = ids_until($session, 'right', 300 * $day, 0);
 is($found, 'right', 'a step that lasts is followed');
-cmp_ok($seconds, '>', 2.9, sprintf 'not before it has lasted: %.1f s', $seconds);
-is($others, '', 'until then, ids go on by the old clock');
+cmp_ok($seconds, '>', 2.9, sprintf 'but not at once: %.1f s', $seconds);
+is($others, '', 'until then, ids follow the old clock');
 is(ids_by(300 * $day, $node, 'other'), 'right', 'the other database follows');
 $session->quit;
 $node->stop;
@@ -135,26 +135,26 @@ $node->stop;
 if (with_mutants())
 {
 	$node = server_with_glitch('believes every step');
-	is(ids_by(0, $node), 'right', 'mutant that believes every step: ids by the clock');
+	is(ids_by(0, $node), 'right', 'mutant that believes every step: ids follow the clock');
 	set_clock($node, $hour);
-	isnt(ids_by(0, $node), 'right', 'not in a glitch');
+	isnt(ids_by(0, $node), 'right', 'but also a glitch');
 	set_clock($node, 0);
-	isnt(ids_by(0, $node), 'right', 'nor afterwards');
+	isnt(ids_by(0, $node), 'right', 'and they stay there afterwards');
 	$node->stop;
 }
 
 #
-# A clock that was behind, and is set right: it is known.
+# A clock that was behind is set right: the server trusts it at once.
 #
 $node = new_server('behind', clock => 1, 'snowflake.max_wait' => 0);
 $session = $node->background_psql('postgres', on_error_stop => 0);
-is(ids_by(0, $session), 'right', 'ids by the clock');
+is(ids_by(0, $session), 'right', 'ids follow the clock');
 set_clock($node, -$hour);
 is(ids_by(0, $session), 'SF001', 'no ids while the clock is an hour behind');
 sleep 3;
-is(ids_by(0, $session), 'SF001', 'nor later on');
+is(ids_by(0, $session), 'SF001', 'and none later');
 set_clock($node, 0);
-is(ids_by(0, $session), 'right', 'ids at once when it is set right');
+is(ids_by(0, $session), 'right', 'ids are made as soon as it is set right');
 
 foreach my $max_ahead ("'2h'", -1)
 {
@@ -167,9 +167,9 @@ foreach my $max_ahead ("'2h'", -1)
 		sleep 0.2;
 	}
 	delete @states{ 'right', 'behind' };
-	is(join(' ', %states), '', "max_ahead = $max_ahead: ids while the clock is behind");
+	is(join(' ', %states), '', "max_ahead = $max_ahead: ids are made while the clock is behind");
 	set_clock($node, 0);
-	is(ids_by(0, $session), 'right', "max_ahead = $max_ahead: by the clock at once when it is set right");
+	is(ids_by(0, $session), 'right', "max_ahead = $max_ahead: ids follow the clock as soon as it is set right");
 }
 $session->quit;
 $node->stop;
@@ -178,27 +178,27 @@ $node->stop;
 # A clock that is decades ahead
 #
 $node = new_server('jump', clock => 1, 'snowflake.max_wait' => 0);
-is(ids_by(0, $node), 'right', 'ids by the clock');
+is(ids_by(0, $node), 'right', 'ids follow the clock');
 $node->stop;
 start_with_clock($node, $far_ahead);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF005', 'started with a clock of 2090: no ids');
-like($message, qr/\b2090-/, 'the error says what the clock is');
-like($message, qr/\b20(?!90)\d\d-\d\d-\d\d /, 'and what it was');
-like($message, qr/HINT: .*snowflake\.max_jump/s, 'and what to do');
-is($node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat()'), 1, 'it is counted');
+is($code, 'SF005', 'no ids after a start with a clock of 2090');
+like($message, qr/\b2090-/, 'the error shows the time of the clock');
+like($message, qr/\b20(?!90)\d\d-\d\d-\d\d /, 'and what it should be');
+like($message, qr/HINT: .*snowflake\.max_jump/s, 'and the hint shows what to do');
+is($node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat()'), 1, 'the failure is counted');
 set_clock($node, 0);
-is(ids_by(0, $node), 'right', 'ids at once when the clock is right');
+is(ids_by(0, $node), 'right', 'ids are made as soon as the clock is right');
 
 $session = $node->background_psql('postgres', on_error_stop => 0);
-is(ids_by(0, $session), 'right', 'in all sessions');
+is(ids_by(0, $session), 'right', 'in every session');
 set_clock($node, $far_ahead);
 ($seconds, $found, $others) = ids_until($session, 'SF005', $far_ahead, 0);
-is($found, 'SF005', 'the clock of a running server is set to 2090: no ids');
-is($others, '', 'not of 2090 before that');
-is(ids_by(0, $node), 'SF005', 'in no session');
+is($found, 'SF005', 'no ids after the clock of a running server is set to 2090');
+is($others, '', 'and no ids of 2090 before that');
+is(ids_by(0, $node), 'SF005', 'no ids in other sessions either');
 set_clock($node, 0);
-is(ids_by(0, $session), 'right', 'ids at once when the clock is right');
+is(ids_by(0, $session), 'right', 'ids are made as soon as the clock is right');
 
 set_clock($node, $far_ahead);
 ($seconds, $found, $others) = ids_until($session, 'SF005', $far_ahead, 0);
@@ -206,19 +206,19 @@ is($found, 'SF005', 'the clock is in 2090 again');
 $node->safe_psql('postgres', "LOAD 'snowflake'; ALTER SYSTEM SET snowflake.max_jump = 2147483647");
 set_and_reload($node, '');
 ($seconds, $found, $others) = ids_until($session, 'right', $far_ahead, 0);
-is($found, 'right', 'who knows that it is right can have ids by it');
+is($found, 'right', 'an operator who raises max_jump gets ids of 2090');
 $session->quit;
 $node->stop;
 
 $node = new_server('no_limit', clock => 1, 'snowflake.max_jump' => -1);
-is(ids_by(0, $node), 'right', 'ids by the clock');
+is(ids_by(0, $node), 'right', 'ids follow the clock');
 $node->stop;
 start_with_clock($node, $far_ahead);
-is(ids_by($far_ahead, $node), 'right', 'without a bound, a clock of 2090 is believed at a start');
+is(ids_by($far_ahead, $node), 'right', 'without max_jump, a clock of 2090 is followed at a start');
 $node->stop;
 
 #
-# Old marks, and other epochs, say nothing about the clock.
+# Old marks and other epochs prove nothing about the clock.
 #
 $node = new_server('old', clock => 1, 'snowflake.layout' => 'snowflake epoch:2020-01-01T00:00:00Z');
 $node->stop;
@@ -242,7 +242,7 @@ is(ids_by(0, $node, $_), 'right', "another epoch: ids in database $_") foreach '
 $node->stop;
 
 #
-# Steps are logged, and clients are not told.
+# Steps are logged, but clients get no message.
 #
 $node = new_server('log', clock => 1);
 $session = $node->background_psql('postgres', on_error_stop => 0);
@@ -256,15 +256,15 @@ foreach my $step ([ -0.5, 'back' ], [ 0, 'forward' ])
 
 	set_clock($node, $offset);
 	$session->query($some_ids);
-	is(take_errors($session), '', "a client is not told of a step $direction");
+	is(take_errors($session), '', "a client gets no message of a step $direction");
 	like(
 		slurp_file($node->logfile, $position),
 		qr/LOG:  clock was stepped $direction by 0\.[45]\d\d s/,
-		"a step $direction is in the log");
+		"a step $direction is logged");
 }
 
-# Smaller ones matter only where ids must not be ahead, and are counted.  The clock
-# of the machine may have steps of its own.
+# Smaller steps matter only if ids must not be ahead; they are counted.  The machine's
+# own clock may be stepped, too.
 my $position = -s $node->logfile;
 foreach my $i (1 .. 3)
 {
@@ -279,35 +279,35 @@ foreach my $i (1 .. 3)
 	cmp_ok($node->safe_psql('postgres', $count_steps), '>', $steps, 'a step of 50 ms is counted');
 }
 unlike(slurp_file($node->logfile, $position), qr/stepped back by 0\.0[45]/, 'but not logged');
-is(take_errors($session), '', 'clients are told of none');
+is(take_errors($session), '', 'clients get no messages of them');
 $session->quit;
 $node->stop;
 
-# With max_ahead = 0 there are ids, and each step matters.
+# With max_ahead = 0 ids are made, and each step matters.
 $node = new_server('at_the_clock', clock => 1, 'snowflake.max_ahead' => 0);
 is( $node->safe_psql('postgres', 'SELECT count(snowflake_nextval()) FROM generate_series(1, 100000)'),
-	100000, 'max_ahead = 0: many ids at once');
+	100000, 'max_ahead = 0: many ids are made at once');
 is( $node->safe_psql(
 		'postgres',
 		'SELECT count(snowflake_nextval()) FROM (SELECT pg_sleep(0.05) FROM generate_series(1, 60) OFFSET 0) AS s'),
 	60,
-	'max_ahead = 0: now and then');
+	'max_ahead = 0: ids are made now and then');
 $position = -s $node->logfile;
 set_clock($node, -0.05);
 $node->safe_psql('postgres', $some_ids);
 like(
 	slurp_file($node->logfile, $position),
 	qr/LOG:  clock was stepped back by 0\.0\d\d s/,
-	'max_ahead = 0: a step of 50 ms is in the log');
+	'max_ahead = 0: a step of 50 ms is logged');
 $node->stop;
 
 #
-# The layout is not settled before it is needed.
+# The layout is not fixed before it is needed.
 #
 $node = new_server('layout');
 set_and_reload($node, "snowflake.layout = 'js53'");
 is( $node->safe_psql('postgres', 'SELECT snowflake_nextval() < 1::bigint << 53'),
-	't', 'a layout that is set right after CREATE EXTENSION');
+	't', 'a layout set right after CREATE EXTENSION takes effect');
 $node->stop;
 
 done_testing();

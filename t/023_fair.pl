@@ -1,5 +1,4 @@
-# What the users of one database may not do to those of another: have so many ids that
-# there are none left, or move them ahead.
+# Users of one database must not use up the ids of another one, or move them ahead.
 
 use strict;
 use warnings;
@@ -15,21 +14,21 @@ use Time::HiRes qw(sleep time);
 my ($code, $message);
 
 #
-# Six clients take blocks as large as they can be, without waiting.  In another
-# database a session makes 1000 ids per second, ten at a time, and gets them all.
+# Six clients take blocks as large as possible, without waiting.  In another database a
+# session makes 1000 ids per second, ten at a time, and gets all of them.
 #
 
-# How many ids one call can reserve.
+# Return how many ids one call can reserve.
 sub largest_block
 {
 	my ($node) = @_;
 	my ($code, $message) =
 	  sqlstate_of($node, 'SET snowflake.max_wait = 0; SELECT count(*) FROM snowflake_reserve(1000000)');
 
-	return $message =~ /can reserve (\d+) ids at most/ ? $1 : 1000000;
+	return $message =~ /can reserve at most (\d+) ids/ ? $1 : 1000000;
 }
 
-# Returns how many of 3000 ids there are, and the first error.
+# Return how many of 3000 ids could be made, and the first error.
 sub ids_of_the_modest
 {
 	my ($node, $max_wait) = @_;
@@ -63,7 +62,7 @@ EOC
 	return $err =~ /NOTICE:  (\d+ ids, .*)/ ? $1 : $err;
 }
 
-# The strategies of README.  Ids may be further ahead in each than in the one before.
+# The strategies of doc/guarantees.md.  Each lets ids be further ahead than the one before.
 my @strategies = (
 	[ 'refuse', 0, 0 ],
 	[ 'wait', 0, '500ms' ],
@@ -85,7 +84,7 @@ foreach my $layout ('snowflake', 'js53')
 		set_and_reload($node, "snowflake.max_ahead = $max_ahead");
 		my $size = largest_block($node);
 
-		# unless the clock of the machine is stepped back by itself
+		# repeat the test if the machine's own clock was stepped back
 		foreach my $try (1 .. 3)
 		{
 			my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat()';
@@ -102,14 +101,15 @@ foreach my $layout ('snowflake', 'js53')
 			last if $steps == 0;
 			note("the clock was stepped back");
 		}
-		is($found, '3000 ids, no error', "$layout, $name: ids beside six clients that reserve $size at a time");
+		is( $found, '3000 ids, no error',
+			"$layout, $name: ids are made while six clients reserve $size at a time");
 	}
 	$node->stop;
 }
 
 #
-# An owner of a database cannot move its ids beyond what the clock will soon reach,
-# neither by an advance nor by setting the mark.
+# The owner of a database cannot move its ids beyond what the clock will soon reach,
+# either by an advance or by setting the mark.
 #
 my $node = new_server('owner', clock => 1, 'snowflake.max_wait' => 0);
 $node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE DATABASE owned OWNER owner; CREATE DATABASE other');
@@ -118,7 +118,7 @@ my @owner = (database => 'owned', user => 'owner');
 ($code, $message) = sqlstate_of($node, 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()', @owner);
 is($code, '00000', 'an owner creates the extension') or diag($message);
 
-# whether ids are made in a database, of the present
+# whether a database makes ids of the present
 sub has_ids
 {
 	my ($database) = @_;
@@ -144,17 +144,17 @@ foreach my $max_ahead ("'5s'", -1)
 		($code) = sqlstate_of($node, "SELECT snowflake_advance($target, true)", @owner);
 		is($code, '42501', "$name: nor by force");
 		($code) = sqlstate_of($node, "SELECT snowflake_advance($target)", database => 'owned');
-		is($code, '55000', "$name: a superuser has to force it");
+		is($code, '55000', "$name: a superuser must force it");
 	}
-	is(has_ids($_), '1000 ids', "$name: ids go on in database $_") foreach 'owned', 'other';
+	is(has_ids($_), '1000 ids', "$name: ids continue in database $_") foreach 'owned', 'other';
 
-	# what the clock reaches soon, or is reached already
+	# an id that the clock will soon reach, or has reached
 	my $id = $node->safe_psql('owned', 'SELECT max(snowflake_nextval()) FROM generate_series(1, 1000)');
 	($code, $message) = sqlstate_of($node, "SELECT snowflake_advance($id + 1000)", @owner);
-	is($code, '00000', "$name: an advance to what is near") or diag($message);
+	is($code, '00000', "$name: an advance to a near id succeeds") or diag($message);
 	cmp_ok($node->safe_psql('owned', 'SELECT snowflake_nextval()'), '>', $id + 1000, "$name: ids are above it");
 
-	# The mark counts when the limit is moved next.
+	# The mark takes effect when the limit moves next.
 	$mark = $node->safe_psql('owned', 'SELECT last_value FROM snowflake_internal.mark');
 	($code, $message) = sqlstate_of($node, "SELECT setval('snowflake_internal.mark', $in_an_hour)", @owner);
 	is($code, '00000', "$name: the owner can set the mark") or diag($message);
@@ -165,34 +165,34 @@ foreach my $max_ahead ("'5s'", -1)
 		sleep 0.1;
 		$found = has_ids('owned');
 	} while ($found ne 'SF001' && time < $deadline);
-	is($found, 'SF001', "$name: which stops ids there");
+	is($found, 'SF001', "$name: which stops ids in that database");
 	is(has_ids('other'), '1000 ids', "$name: but not in another database");
 	sqlstate_of($node, "SELECT setval('snowflake_internal.mark', $mark)", @owner);
-	is(has_ids('owned'), '1000 ids', "$name: until it is set right");
+	is(has_ids('owned'), '1000 ids', "$name: until the mark is corrected");
 }
 
-# nor by what no layout has, under clients
+# and not by a mark beyond all ids, while clients are busy
 my @clients = start_collectors($node, 2, database => 'owned');
 wait_for_collectors($node, 2);
 ($code) = sqlstate_of($node, "SELECT setval('snowflake_internal.mark', 9223372036854775807)", @owner);
 sleep 3;
 my $errors = stop_collectors(@clients);
-like(join(' ', sort keys %$errors), qr/^(SF001|SF003)$/, 'the mark set beyond all ids stops clients at work');
+like(join(' ', sort keys %$errors), qr/^(SF001|SF003)$/, 'a mark beyond all ids stops busy clients');
 is(has_ids('other'), '1000 ids', 'but not in another database');
 sqlstate_of($node, "SELECT setval('snowflake_internal.mark', 0, false)", @owner);
-is(has_ids('owned'), '1000 ids', 'until it is set right');
+is(has_ids('owned'), '1000 ids', 'until the mark is corrected');
 
-# A superuser may, by either way
+# A superuser may do both.
 set_and_reload($node, "snowflake.max_ahead = '5s'");
 ($code, $message) = sqlstate_of($node, "SELECT snowflake_advance($in_an_hour, true)", database => 'owned');
-is($code, '00000', 'a superuser forces an advance') or diag($message);
-is(has_ids('owned'), 'SF001', 'no ids before the clock is there');
-is(has_ids('other'), '1000 ids', 'but in another database');
+is($code, '00000', 'a superuser can force an advance') or diag($message);
+is(has_ids('owned'), 'SF001', 'no ids are made before the clock gets there');
+is(has_ids('other'), '1000 ids', 'except in another database');
 $node->stop;
 
 #
-# Where each id of a lane takes a second, a session has those of all lanes, and an
-# advance that raises nothing moves nobody.
+# With one id per lane and second, a session can use all lanes, and an advance that
+# raises nothing moves no session ahead.
 #
 $node = new_server(
 	'slow', clock => 1,
@@ -210,7 +210,7 @@ $node->safe_psql('postgres', "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflak
 $node->safe_psql('postgres', "SELECT snowflake_advance($id)");
 $node->safe_psql('postgres', "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflake_advance($id); END LOOP; END'");
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, '00000', 'advances that raise nothing move nobody') or diag($message);
+is($code, '00000', 'advances that raise nothing move no session ahead') or diag($message);
 $node->stop;
 
 done_testing();

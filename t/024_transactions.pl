@@ -1,5 +1,5 @@
-# Mark and guard in transactions: made anew and rolled back, the extension created or
-# dropped, and what else may be done to the guard.
+# Mark and guard in transactions: created again and rolled back, the extension created
+# or dropped, and other attacks on the guard.
 
 use strict;
 use warnings;
@@ -14,7 +14,7 @@ use Time::HiRes qw(sleep time);
 
 my ($code, $message);
 
-# Have a statement run by a parallel worker.
+# Have a parallel worker run a statement.
 sub parallel
 {
 	my ($node, $sql) = @_;
@@ -24,9 +24,9 @@ sub parallel
 }
 
 #
-# A transaction makes the mark or the guard anew, and makes ids, so that the limit is
-# moved.  Others make ids up to there, too.  Then the transaction is rolled back, the server
-# crashes, and the same seconds are lived again.
+# A transaction creates the mark or the guard again, and makes ids, so that the limit
+# moves.  Other sessions make ids up to the limit, too.  Then the transaction is rolled
+# back, the server crashes, and the same seconds pass again.
 #
 my $mark_anew = <<'EOC';
 ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.mark;
@@ -44,15 +44,16 @@ EOC
 my $mark_rewritten = 'ALTER SEQUENCE snowflake_internal.mark RESTART;';
 my $guard_rewritten = 'REFRESH MATERIALIZED VIEW snowflake_internal.guard;';
 
-# the last says whether the ids are made by a parallel worker
+# the last element tells whether a parallel worker makes the ids
 my @transactions = (
-	[ 'mark made anew', $mark_anew, 0 ],
-	[ 'mark and guard made anew', $guard_anew . $mark_anew, 0 ],
-	[ 'mark and guard made anew, parallel worker', $guard_anew . $mark_anew, 1 ],
+	[ 'mark created again', $mark_anew, 0 ],
+	[ 'mark and guard created again', $guard_anew . $mark_anew, 0 ],
+	[ 'mark and guard created again, parallel worker', $guard_anew . $mark_anew, 1 ],
 	[ 'mark rewritten, parallel worker', $mark_rewritten, 1 ],
 	[ 'mark and guard rewritten, parallel worker', $mark_rewritten . $guard_rewritten, 1 ]);
 
-# Returns the SQLSTATE that the transaction ends with, and the ids and duplicates.
+# Return the SQLSTATE that the transaction ends with, and the numbers of ids and
+# duplicates.
 sub hunt_rolled_back
 {
 	my ($node, $transaction, $worker) = @_;
@@ -62,7 +63,7 @@ sub hunt_rolled_back
 	  "SELECT 'id', snowflake_nextval() FROM generate_series(1, 6000) AS i WHERE i % 20 > 0 OR pg_sleep(0.001) IS NOT NULL";
 	my @collectors = start_collectors($node, 4);
 
-	# until what the mark covers is used up, for none of the others can move it
+	# until the reservation is used up, as no other session can move the mark
 	wait_for_collectors($node, 4);
 	$session->query('SELECT snowflake_nextval()');
 	$session->query("BEGIN;\n\\set VERBOSITY verbose\n$transaction");
@@ -73,7 +74,7 @@ sub hunt_rolled_back
 	$code = $1 if take_errors($session) =~ /ERROR:  (\w{5}):/;
 	append_to_file($file, join '', map { "$_\n" } $out =~ /^id\|(\d+)$/mg);
 
-	# before they move the limit themselves
+	# before these move the limit themselves
 	stop_collectors(@collectors);
 	$session->query('ROLLBACK');
 	$node->stop('immediate');
@@ -103,10 +104,10 @@ foreach my $case (@transactions)
 	my ($name, $transaction, $worker) = @$case;
 	my ($found, $ids, $duplicates) = hunt_rolled_back($node, $transaction, $worker);
 
-	# what makes it anew may be refused, too
+	# the statements themselves may be refused, too
 	like($found, qr/^(55000|25P02)$/, "$name: no ids in the transaction");
-	is($duplicates, 0, "$name: rolled back, crashed: none of $ids ids was made twice");
-	cmp_ok($ids, '>', 10_000, "$name: many were made");
+	is($duplicates, 0, "$name: rolled back, crashed: none of $ids ids is made twice");
+	cmp_ok($ids, '>', 10_000, "$name: many ids were made");
 }
 $node->stop;
 
@@ -126,9 +127,10 @@ if (with_mutants())
 }
 
 #
-# The extension is created and used in one transaction, with wal_level = minimal, also in
-# parallel workers; committed, and rolled back.  In either case ids go on, at once and
-# after a crash.  All sessions share one lane, so that each id is above all others.
+# The extension is created and used in one transaction, with wal_level = minimal, by
+# parallel workers, too, and committed or rolled back.  In either case ids continue, at
+# once and after a crash.  All sessions share one lane, so that each id is above all
+# earlier ones.
 #
 $node = new_server(
 	'created', clock => 1, 'snowflake.layout' => 'snowflake lane:0', wal_level => 'minimal', max_wal_senders => 0,
@@ -150,19 +152,20 @@ $outcome;
 });
 	$node->safe_psql('postgres', 'CREATE EXTENSION IF NOT EXISTS snowflake');
 	my $next = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-	cmp_ok($next, '>', $id, "created and used in one transaction, $outcome: ids go on");
+	cmp_ok($next, '>', $id, "created and used in one transaction, $outcome: ids continue");
 	$node->stop('immediate');
 	start_with_clock($node, -1.5);
 	cmp_ok(
 		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'),
-		'>', $next, "created and used in one transaction, $outcome, crash: ids go on");
+		'>', $next, "created and used in one transaction, $outcome, crash: ids continue");
 	$node->safe_psql('postgres', 'DROP EXTENSION snowflake') if $outcome eq 'ROLLBACK';
 	set_clock($node, 0);
 }
 $node->stop;
 
 #
-# It is dropped and created in one transaction, which may fail: ids after its end only.
+# The extension is dropped and created in one transaction, which may fail: ids are made
+# only after its end.
 #
 $node = new_server('recreated', clock => 1, 'snowflake.layout' => 'snowflake lane:0', 'snowflake.max_ahead' => '1min');
 my $next = 'SELECT snowflake_nextval()';
@@ -176,17 +179,17 @@ foreach my $transaction (
 		($code, $message) = sqlstate_of($node, "BEGIN; $transaction; $sql; ROLLBACK");
 		is($code, '55000', "no ids: $transaction; $sql") or diag($message);
 	}
-	cmp_ok($node->safe_psql('postgres', $next), '>', $id, 'ids go on when it is rolled back');
+	cmp_ok($node->safe_psql('postgres', $next), '>', $id, 'ids continue when it is rolled back');
 	$id = $node->safe_psql('postgres', "BEGIN; $transaction; COMMIT; $next");
 	cmp_ok($node->safe_psql('postgres', $next), '>', $id, 'and when it is committed');
 	$id = $node->safe_psql('postgres', $next);
 }
 $node->stop('immediate');
 start_with_clock($node, -3);
-cmp_ok($node->safe_psql('postgres', $next), '>', $id, 'also after a crash');
+cmp_ok($node->safe_psql('postgres', $next), '>', $id, 'even after a crash');
 
 #
-# Not even superusers change the guard.
+# Not even a superuser can change the guard.
 #
 set_clock($node, 0);
 foreach my $case (
@@ -208,7 +211,8 @@ foreach my $case (
 	is($code, $expected, $sql) or diag($message);
 }
 
-# What writes a new file for it keeps what it holds, when the mark was set back.
+# Commands that write a new file for the guard keep its contents, even if the mark was
+# set back.
 foreach my $sql (
 	'REFRESH MATERIALIZED VIEW snowflake_internal.guard',
 	'VACUUM FULL snowflake_internal.guard',
@@ -221,20 +225,20 @@ foreach my $sql (
 	is($code, '00000', $sql) or diag($message);
 	$node->stop('immediate');
 	start_with_clock($node, -3);
-	cmp_ok($node->safe_psql('postgres', $next), '>', $id, 'ids go on after a crash');
+	cmp_ok($node->safe_psql('postgres', $next), '>', $id, 'ids continue after a crash');
 	set_clock($node, 0);
 }
 
-# Without its row there are no ids, or none that were there.
+# Without the guard's row, ids are not made, or are above all earlier ones.
 $id = $node->safe_psql('postgres', $next);
 sqlstate_of($node, 'REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA');
 $node->stop('immediate');
 start_with_clock($node, -3);
 my ($ret, $out) = $node->psql('postgres', $next);
-ok($ret != 0 || $out > $id, 'a guard without its row: no ids, or greater ones');
+ok($ret != 0 || $out > $id, 'a guard without its row: no ids, or greater ids');
 $node->psql('postgres', 'REFRESH MATERIALIZED VIEW snowflake_internal.guard');
 ($ret, $out) = $node->psql('postgres', $next);
-ok($ret != 0 || $out > $id, 'with a new one as well');
+ok($ret != 0 || $out > $id, 'a guard with a new row: no ids, or greater ids');
 $node->stop;
 
 done_testing();

@@ -1,4 +1,4 @@
-# Waits for the mark: for synchronous standbys, and for the session that moves it.
+# Waiting for the mark: for synchronous standbys, and for the session that moves it.
 
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ use Time::HiRes qw(sleep time);
 
 my %replicates = (wal_level => 'replica', max_wal_senders => 5);
 
-# Sessions in the background, with their PIDs.
+# Open sessions in the background, with their PIDs.
 sub sessions
 {
 	my ($node, $number, $database) = @_;
@@ -22,7 +22,7 @@ sub sessions
 	return map { [ $_, $_->query_safe('SELECT pg_backend_pid()') ] } @sessions;
 }
 
-# Wait until so many of the sessions wait for a standby, and others for those.
+# Wait until a number of sessions wait for a standby, and others for those.
 sub wait_until_waiting
 {
 	my ($node, $standby, $others, $name) = @_;
@@ -37,14 +37,14 @@ FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%snowflake_nextval%
 }
 
 #
-# The mark waits for a synchronous standby, whatever the session does not wait for
-# itself.  A wait that is cancelled makes nobody's ids.
+# The mark waits for a synchronous standby even if the session itself does not.  If the
+# wait is canceled, no ids are made.
 #
 my $node = new_server('standby', %replicates, 'snowflake.max_wait' => 0);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 set_and_reload($node, "synchronous_standby_names = 'nobody'");
 
-# until what the mark covers is used up
+# until the reservation is used up
 sleep 2.5;
 my @sessions = sessions($node, 6);
 foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
@@ -58,22 +58,22 @@ foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
 	like(
 		take_errors($session),
 		qr/canceling statement due to user request/,
-		"synchronous_commit = $level: a wait that is cancelled makes no ids");
+		"synchronous_commit = $level: a canceled wait makes no ids");
 }
 is( (sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()"))[0],
-	'57014', 'nor does one that takes too long');
+	'57014', 'a wait that takes too long makes no ids, either');
 
-# All sessions wait, for as long as it takes, and in spite of max_wait.  If that one is
-# cancelled which waits for the standby, another one takes its place.
+# All sessions wait for as long as it takes, regardless of max_wait.  If the one that
+# waits for the standby is canceled, another one takes its place.
 begin_query($_->[0], 'SELECT snowflake_nextval();') foreach @sessions;
-wait_until_waiting($node, 1, 5, 'one session waits for the standby, and others for that one');
+wait_until_waiting($node, 1, 5, 'one session waits for the standby, and the others wait for it');
 $node->safe_psql(
 	'postgres',
 	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%snowflake_nextval%'"
 );
-wait_until_waiting($node, 1, 4, 'if that is cancelled, another one does');
+wait_until_waiting($node, 1, 4, 'if that session is canceled, another one waits for the standby');
 sleep 2;
-wait_until_waiting($node, 1, 4, 'they wait for longer than max_wait');
+wait_until_waiting($node, 1, 4, 'the sessions wait for longer than max_wait');
 set_and_reload($node, "synchronous_standby_names = ''");
 my ($ids, $errors) = (0, '');
 foreach my $session (map { $_->[0] } @sessions)
@@ -82,14 +82,14 @@ foreach my $session (map { $_->[0] } @sessions)
 	$errors .= take_errors($session);
 	$session->quit;
 }
-is($ids, 5, 'all others have ids when there are no standbys any more');
-like($errors, qr/\A[^\n]*canceling statement due to user request\s*\z/, 'and no errors');
+is($ids, 5, 'the others make ids once no standby is required');
+like($errors, qr/\A[^\n]*canceling statement due to user request\s*\z/, 'and see no errors');
 $node->stop;
 
 #
-# 40 sessions find at the same time that the mark has to be moved.  One does, and the
-# others do not need a lock for that.  A flush takes 3 ms here; where other programs use
-# the processors as well, it may take too long now and then.
+# 40 sessions find at the same time that the mark must move.  One moves it, and the
+# others do not need a lock for that.  A flush takes 3 ms here; if other programs use
+# the processors as well, that may occasionally be too long.
 #
 $node = new_server('at_once', 'snowflake.max_wait' => 0);
 $node->stop;
@@ -110,7 +110,7 @@ EOC
 my $failures;
 foreach my $try (1 .. 10)
 {
-	# when all are there, and what the mark covers is used up
+	# when all sessions have started, and the reservation is used up
 	my $instant = time + 5;
 	my ($out, $err) = run_command(
 		[
@@ -122,11 +122,11 @@ foreach my $try (1 .. 10)
 	note("$failures of 40 sessions fail");
 	last if $failures == 0;
 }
-is($failures, 0, 'none of 40 sessions that wake together has to wait for a lock');
+is($failures, 0, 'none of 40 sessions that wake together waits for a lock');
 $node->stop;
 
 #
-# A reset waits for a standby.  The other databases go on, as long as they need not
+# A reset waits for a standby.  The other databases make ids as long as they need not
 # move a mark, that is, for the time that the clock is behind.
 #
 $node = new_server(
@@ -156,12 +156,12 @@ $node->psql(
 	stdout => \$out,
 	timeout => 20,
 	timed_out => \$timed_out);
-is($out, 1000, 'another database makes ids meanwhile');
+is($out, 1000, 'another database makes ids during a reset');
 set_and_reload($node, "synchronous_standby_names = ''") if $timed_out;
-like($there_before->[0]->query('SELECT snowflake_nextval()'), qr/^\d+$/, 'also in a session that was there before');
+like($there_before->[0]->query('SELECT snowflake_nextval()'), qr/^\d+$/, 'even in a session from before the reset');
 set_and_reload($node, "synchronous_standby_names = ''");
 $resetter->[0]->query('SELECT 1');
-unlike(take_errors($resetter->[0]), qr/ERROR|WARNING/, 'then the reset is done');
+unlike(take_errors($resetter->[0]), qr/ERROR|WARNING/, 'then the reset succeeds');
 $_->[0]->quit foreach $there_before, $resetter;
 $node->stop;
 

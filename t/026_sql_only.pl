@@ -1,6 +1,6 @@
-# Snowflake ids in SQL and PL/pgSQL: installed in each way, with the answers of the
-# extension, and ids that are unique under 32 clients, stepped clocks, a crash, a dump,
-# a leased worker id, and a move to the extension.
+# Snowflake ids in SQL and PL/pgSQL: installed in each way, with the same answers as the
+# extension, and with ids that are unique with 32 clients, stepped clocks, a crash, a
+# dump, a leased worker id, and a move to the extension.
 
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
 my $node = new_server('main', clock => 1, synchronous_commit => 'on');
 my ($code, $message, $id);
 
-# A database with the script, and what snowflake_configure() is told.
+# Create a database with the script, and call snowflake_configure() with some settings.
 sub new_database
 {
 	my ($node, $name, $settings, %options) = @_;
@@ -38,7 +38,7 @@ sub configure
 }
 
 #
-# Ways to install it, by a role that is no superuser
+# Ways to install it, as an ordinary role
 #
 
 $node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE ROLE visitor LOGIN');
@@ -49,32 +49,32 @@ my @psql = ('psql', '--no-psqlrc', '--quiet', '--username', 'owner');
 my %ways = (
 	extension => [ '--set=ON_ERROR_STOP=1', '--command', 'CREATE EXTENSION snowflake_sql SCHEMA ids' ],
 	psql => [ '--set=ON_ERROR_STOP=1', '--file', $script ],
-	# as pg_tle has it
+	# as pg_tle does
 	string => [ '--command', slurp_file($script) ]);
 foreach my $way (sort keys %ways)
 {
 	$node->safe_psql('postgres', "CREATE DATABASE $way OWNER owner");
 	$node->safe_psql($way, "CREATE SCHEMA ids; ALTER DATABASE $way SET search_path = ids", %as_owner);
-	command_ok([ @psql, @{ $ways{$way} }, '--dbname', $node->connstr($way) ], "$way: is installed by an owner");
+	command_ok([ @psql, @{ $ways{$way} }, '--dbname', $node->connstr($way) ], "$way: an owner can install it");
 	$node->safe_psql($way, "SELECT snowflake_configure('snowflake', 3)", %as_owner);
 	$node->safe_psql($way, 'GRANT USAGE ON SCHEMA ids TO visitor', %as_owner);
 	is( $node->safe_psql($way, 'SELECT snowflake_worker_id(snowflake_nextval())', %as_visitor),
-		3, "$way: everybody can make ids");
+		3, "$way: any role can make ids");
 	is( $node->safe_psql(
 			$way, "SELECT proname FROM pg_proc WHERE proname LIKE 'snowflake%' AND pronamespace <> 'ids'::regnamespace"
 		),
 		'',
-		"$way: what users call is where it was said");
+		"$way: functions for users are in the given schema");
 	is( $node->safe_psql(
 			$way, q{
 SELECT proname FROM pg_proc
 WHERE pronamespace IN ('ids'::regnamespace, 'snowflake_sql'::regnamespace) AND obj_description(oid, 'pg_proc') IS NULL}
 		),
 		'',
-		"$way: all functions are explained");
+		"$way: all functions have comments");
 }
 
-# What a visitor must not do
+# Calls that are not for visitors
 foreach my $call (
 	'snowflake_configure(\'snowflake\', 4)',
 	'snowflake_advance(5)',
@@ -85,11 +85,11 @@ foreach my $call (
 	'snowflake_sql.set_opened(1)')
 {
 	($code) = sqlstate_of($node, "SELECT $call", database => 'psql', user => 'visitor');
-	is($code, '42501', "others may not call $call");
+	is($code, '42501', "other roles may not call $call");
 }
 ($code) =
   sqlstate_of($node, 'BEGIN; LOCK TABLE snowflake_sql.door IN SHARE MODE', database => 'psql', user => 'visitor');
-is($code, '42501', 'others may not shut the door');
+is($code, '42501', 'other roles may not shut the door');
 
 # Errors
 foreach my $case (
@@ -112,14 +112,16 @@ foreach my $case (
 }
 ($code, $message) =
   sqlstate_of($node, "SET search_path = public, pg_catalog;\n" . slurp_file($script), database => 'postgres');
-like($message, qr/search_path has a schema before pg_catalog/, 'a search_path that can be bent is refused');
+like(
+	$message, qr/search_path has a schema before pg_catalog/,
+	'a search_path with a schema before pg_catalog is refused');
 
 #
-# The answers of the extension
+# The same answers as the extension
 #
 
-# Run a file of the SQL tests as pg_regress does, and compare what comes out.  Both can
-# be cut, and edited, alike.
+# Run a file of the SQL tests as pg_regress does, and compare the output.  A function
+# may cut and edit both the file and the expected output.
 sub run_sql_test
 {
 	my ($name, $edit) = @_;
@@ -140,7 +142,8 @@ sub run_sql_test
 		PGPORT => $node->port);
 	system("psql -X -a -q -v SHOW_CONTEXT=never -v HIDE_TABLEAM=on answers <$dir/$name.sql >$dir/$name.out 2>&1");
 	my $got = slurp_file("$dir/$name.out");
-	# a function of ours, with the layout in force as a constant, stands for the extension's
+	# one of our functions, with the layout in force as a constant, replaces the
+	# extension's
 	$got =~
 	  s/snowflake_sql\.(\w+)\(((?:[^()]|\([^()]*\))*), '\("time.*?"\)?[^']*'::snowflake_sql\.layout\)/snowflake_$1($2)/g;
 	s/^ +QUERY PLAN +\n-+$/ QUERY PLAN/mg foreach $got, $expected;
@@ -155,9 +158,10 @@ new_database($node, 'answers', "'snowflake', 0");
 run_sql_test('layout');
 run_sql_test('compose');
 run_sql_test('vectors');
-# the extension's labels; and what is inlined can be in an index, as it is
+# without labels, which are the extension's, and expression indexes, which accept inlined
+# functions as they are
 run_sql_test('decode', sub { s/^-- An expression index.*//ms });
-# partitions are not here
+# without partitions
 run_sql_test(
 	'time',
 	sub {
@@ -165,7 +169,7 @@ run_sql_test(
 		s/generate_series\(1, 20000\)/generate_series(1, 2000)/;
 		s/snowflake_compose\(.*interval '50 s', layout => 'snowflake'\)/(i * 50000::bigint) << 22/;
 	});
-# a layout that changes from row to row is read for each
+# a layout that changes from row to row is parsed for each row
 run_sql_test(
 	'roundtrip',
 	sub {
@@ -174,7 +178,7 @@ run_sql_test(
 		s/>= 1900 AS/>= 12 AS/;
 	});
 
-# Nothing but shifts and masks is left of a field
+# Of a field, only shifts and masks are left.
 is( $node->safe_psql(
 		'answers',
 		'CREATE TABLE plain (id bigint); EXPLAIN (COSTS OFF, VERBOSE) SELECT snowflake_worker_id(id) FROM plain'),
@@ -207,7 +211,7 @@ ROLLBACK;
 SELECT snowflake_currval() = :id, snowflake_nextval() > :id;
 SELECT snowflake_nextval(NULL) IS NULL}),
 	"t|t|t\nt|0|t|t\nt|t\nt",
-	'an id and what follows');
+	'ids, currval and transactions');
 is( $node->safe_psql(
 		'answers', q{
 SELECT count(*), count(DISTINCT id), bool_and(id > previous),
@@ -216,16 +220,16 @@ FROM (SELECT before, id, after, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previ
 	FROM (SELECT i, clock_timestamp() AS before, snowflake_nextval() AS id, clock_timestamp() AS after
 		FROM generate_series(1, 20000) AS i) AS made) AS pairs}),
 	'20000|20000|t|0',
-	'ids of a statement increase, and their time is the clock\'s');
+	'ids of a statement increase, and their time is that of the clock');
 ($code) = sqlstate_of($node, 'BEGIN READ ONLY; SELECT snowflake_nextval()', database => 'answers');
-is($code, '25006', 'a read-only transaction makes none');
+is($code, '25006', 'a read-only transaction makes no ids');
 is( $node->safe_psql(
 		'answers',
-		'BEGIN; SELECT snowflake_nextval() > 0; ' . <<'EOC'), "t\n0", 'the door is left at once');
+		'BEGIN; SELECT snowflake_nextval() > 0; ' . <<'EOC'), "t\n0", 'the door is released at once');
 SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_sql.door'::regclass;
 EOC
 
-# Fields in any order: lanes below the sequence, more of them than are used, a tag
+# Fields in any order: lanes below the sequence, more lanes than are used, a tag
 foreach my $layout (
 	'twitter', 'discord', 'sonyflake', 'mastodon', 'js53',
 	'time:41 sequence:3 worker:5 lane:4 tag:2',
@@ -244,23 +248,23 @@ FROM (SELECT id, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previous
 	FROM (SELECT i, snowflake_nextval() AS id FROM generate_series(1, 500) AS i) AS made) AS pairs,
 	snowflake_decode(id)}),
 		'500|500|t|t',
-		"ids of the layout '$layout'");
+		"ids increase and decode in the layout '$layout'");
 }
 is( $node->safe_psql(
 		'layout_time_41_sequence_3_worker_5_lane_4_tag_2',
 		'SELECT snowflake_tag(snowflake_nextval(3)), snowflake_worker_id(snowflake_nextval(2))'),
 	'3|1',
-	'a tag');
+	'ids carry their tags');
 ($code) =
   sqlstate_of($node, 'SELECT snowflake_nextval(4)', database => 'layout_time_41_sequence_3_worker_5_lane_4_tag_2');
-is($code, '22003', 'which has to fit');
+is($code, '22003', 'a tag must fit its field');
 ($code) = sqlstate_of(
 	$node,
 	'SELECT snowflake_nextval(1); SELECT snowflake_currval()',
 	database => 'layout_time_41_sequence_3_worker_5_lane_4_tag_2');
-is($code, '0A000', 'and that the session does not remember');
+is($code, '0A000', 'currval is not available with a tag');
 
-# 32 clients, and few ids in a tick, so that ticks are opened all the time.
+# 32 clients, and few ids per tick, so that ticks are opened all the time
 sub start_hunt
 {
 	my ($database) = @_;
@@ -283,7 +287,7 @@ EOC
 }
 
 my $duplicates = 'SELECT count(*) - count(DISTINCT id) FROM ids';
-# that are not greater than all that were returned before the call
+# ids that are not above all those returned before the call
 my $not_increasing = q{
 SELECT count(*) FROM (
 	SELECT id, max(made) OVER (ORDER BY call) AS greatest
@@ -297,12 +301,12 @@ foreach my $layout ('snowflake', 'time:41 worker:5 sequence:2')
 	my $name = 'clients_' . ($layout =~ tr/a-z0-9/_/cr);
 
 	new_hunt($name, "'$layout', 1, max_ahead => '1 hour'");
-	finish_clients(start_hunt($name), "32 clients with the layout '$layout'");
+	finish_clients(start_hunt($name), "32 clients make ids in the layout '$layout'");
 	is( $node->safe_psql($name, "SELECT count(*) FROM ids; $duplicates; $not_increasing"),
-		"32000\n0\n0", 'no id is twice, and all increase');
+		"32000\n0\n0", 'no id is made twice, and all increase');
 }
 
-# So it is while settings change
+# The same, while settings change
 new_hunt('changes', "'time:41 worker:5 sequence:2', 1, max_ahead => '1 hour'");
 my $clients = start_hunt('changes');
 foreach my $settings (
@@ -313,17 +317,17 @@ foreach my $settings (
 {
 	configure($node, 'changes', "$settings, max_ahead => '1 hour'");
 }
-finish_clients($clients, 'settings change under 32 clients');
+finish_clients($clients, 'settings change while 32 clients make ids');
 is( $node->safe_psql('changes', "SELECT count(*) FROM ids; $duplicates; $not_increasing_in_session"),
-	"32000\n0\n0", 'no id is twice, and those of a session increase');
+	"32000\n0\n0", 'no id is made twice, and those of a session increase');
 configure($node, 'changes', "'time:41 worker:4 tag:1 sequence:2', 1");
 is( $node->safe_psql(
 		'changes', q{SELECT count(*) FROM pg_class WHERE relkind = 'S' AND relnamespace = 'snowflake_sql'::regnamespace}
 	),
 	4,
-	'old sequences go');
+	'old sequences are dropped');
 
-# What the hunt would find
+# The hunt finds the duplicates of mutants.
 foreach my $mutant (with_mutants() ? ('uses any word', 'opens ticks at once with others') : ())
 {
 	my $name = $mutant =~ tr/ /_/r;
@@ -343,7 +347,7 @@ foreach my $mutant (with_mutants() ? ('uses any word', 'opens ticks at once with
 	cmp_ok($found, '>', 0, "mutant that $mutant makes ids twice");
 }
 
-# Who cannot get to the door gives up, and leaves it to others.
+# A call that cannot get through the door gives up, and leaves it to others.
 new_database($node, 'door', "'snowflake', 1");
 $node->safe_psql('door', 'SELECT snowflake_nextval()');
 my $session = $node->background_psql('door');
@@ -351,18 +355,19 @@ $session->query_safe("BEGIN; SELECT snowflake_configure('snowflake', 2)");
 foreach my $setting (qw(statement_timeout lock_timeout))
 {
 	($code) = sqlstate_of($node, "SET $setting = 100; SELECT snowflake_nextval()", database => 'door');
-	is($code, { statement_timeout => '57014', lock_timeout => '55P03' }->{$setting}, "$setting at the door");
+	is( $code, { statement_timeout => '57014', lock_timeout => '55P03' }->{$setting},
+		"$setting ends a wait at the door");
 }
 $session->query_safe('ROLLBACK; SELECT snowflake_nextval()');
 $session->quit;
 is( $node->safe_psql('door', 'SELECT snowflake_worker_id(snowflake_nextval())'),
-	1, 'after a rollback ids are made as before');
+	1, 'after a rollback, ids are made as before');
 
 #
 # Clocks
 #
 
-# The warnings of a statement
+# Return the warnings of a statement.
 sub warnings_of
 {
 	my ($database, $sql) = @_;
@@ -375,47 +380,47 @@ new_database($node, 'clocks', "'snowflake', 1, max_ahead => '1 hour', max_wait =
 $id = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
 set_clock($node, -1800);
 is( $node->safe_psql('clocks', "SELECT snowflake_nextval() > $id, $ahead + interval '20 min'"),
-	't|t', 'after a step back of half an hour ids go on ahead of the clock');
+	't|t', 'after a step back of half an hour, ids continue ahead of the clock');
 set_clock($node, -7200);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'clocks');
-is($code, 'SF001', 'after one of two hours the call fails');
-like($message, qr/too far ahead of the clock.*DETAIL: .*3600000 ms.*200 ms.*HINT: /s, 'and says why');
+is($code, 'SF001', 'after a step back of two hours, the call fails');
+like($message, qr/too far ahead of the clock.*DETAIL: .*3600000 ms.*200 ms.*HINT: /s, 'with detail and hint');
 set_clock($node, 0);
 is( $node->safe_psql('clocks', "SELECT snowflake_nextval() > $id, NOT $ahead + interval '1 min'"),
-	't|t', 'until the clock is right again');
+	't|t', 'when the clock is right again, ids are made');
 
-# A clock that was far ahead for a moment, and the way out of that
+# A clock that was far ahead for a moment, and the remedy
 set_clock($node, 10 * 365 * 86400);
 my $far = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
 set_clock($node, 0);
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'clocks');
-is($code, 'SF001', 'after a clock that was far ahead');
+is($code, 'SF001', 'no ids after a clock that was far ahead');
 foreach my $settings ("'snowflake', 1", "'snowflake tick:10ms', 1", "'snowflake', NULL")
 {
 	($code, $message) = sqlstate_of($node, "SELECT snowflake_configure($settings)", database => 'clocks');
-	is($code, '55000', "configured as $settings ids cannot go on");
-	like($message, qr/choose a worker id that was not used yet/, 'and it is said what to do');
+	is($code, '55000', "ids cannot continue with $settings");
+	like($message, qr/choose a worker id that has never been used/, 'and the hint shows what to do');
 }
 like(
 	warnings_of('clocks', "SELECT snowflake_configure('snowflake', 2)"), qr/WARNING: .*begin at the clock again/,
-	'a fresh worker id can');
+	'ids can continue with a fresh worker id');
 is( $node->safe_psql('clocks', "SELECT snowflake_nextval() BETWEEN $id AND $far, NOT $ahead + interval '1 min'"),
-	't|t', 'at the clock');
+	't|t', 'at the time of the clock');
 ($code) = sqlstate_of($node, "SELECT snowflake_configure('snowflake', 1)", database => 'clocks');
-is($code, '55000', 'and the old one still not');
+is($code, '55000', 'but still not with the old worker id');
 configure($node, 'clocks', "'snowflake', 3");
 configure($node, 'clocks', "'snowflake', 2");
-is($node->safe_psql('clocks', 'SELECT snowflake_worker_id(snowflake_nextval())'), 2, 'others come and go');
+is($node->safe_psql('clocks', 'SELECT snowflake_worker_id(snowflake_nextval())'), 2, 'worker ids may be changed then');
 
-# Before the epoch, and beyond the last tick
+# Before the epoch, and after the last tick
 new_database($node, 'epoch', "'snowflake epoch:2090-01-01T00:00:00Z', 1");
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'epoch');
-is($code, 'SF002', 'an epoch to come');
+is($code, 'SF002', 'an epoch in the future is an error');
 new_database($node, 'ended', "'uid-generator', 1");
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'ended');
-is($code, 'SF003', 'a layout that has ended');
+is($code, 'SF003', 'a layout that has ended is an error');
 
-# A crash, and the same ticks again
+# A crash, after which the same ticks pass again
 my $insert = 'INSERT INTO kept SELECT snowflake_nextval() FROM generate_series(1, 3000)';
 new_database($node, 'crashes', "'snowflake lane:0 sequence:4', 1, max_ahead => '1 hour'");
 $node->safe_psql('crashes', "CREATE TABLE kept (id bigint PRIMARY KEY); $insert");
@@ -426,7 +431,7 @@ foreach my $round (1 .. 3)
 	start_with_clock($node, -10 * $round);
 	$id = $node->safe_psql('crashes', 'SELECT max(id) FROM kept');
 	is( $node->safe_psql('crashes', "$insert; SELECT count(*) FROM kept WHERE id > $id"),
-		3000, 'ids of a time that is lived again are greater than those that were kept');
+		3000, 'ids of time that passes again are greater than those that were kept');
 }
 set_clock($node, 0);
 
@@ -444,16 +449,16 @@ CREATE VIEW workers AS SELECT snowflake_worker_id(id) FROM orders;
 EOC
 	command_ok(
 		[ 'pg_dump', '--username', 'owner', '--dbname', $node->connstr($way), '--file', "$dir/$way.dump" ],
-		"$way: is dumped by its owner");
+		"$way: its owner can dump it");
 	$node->safe_psql('postgres', "CREATE DATABASE ${way}_restored OWNER owner");
-	# the same ticks again
+	# let the same ticks pass again
 	set_clock($node, -4);
 	command_ok(
 		[
 			@psql, '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file', "$dir/$way.dump", '--dbname',
 			$node->connstr("${way}_restored")
 		],
-		"$way: and restored");
+		"$way: and restore it");
 	is( $node->safe_psql(
 			"${way}_restored", q{
 SET search_path = ids;
@@ -463,12 +468,12 @@ SELECT bool_and(id > previous) FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS 
 SELECT snowflake_configure('snowflake', 9);
 SELECT snowflake_worker_id(snowflake_nextval())}, %as_owner),
 		"200|t\nt\n\n9",
-		"$way: ids go on");
+		"$way: ids continue");
 	set_clock($node, 0);
 }
 
 #
-# To the extension
+# Moving to the extension
 #
 
 foreach my $way ('psql', 'extension')
@@ -476,7 +481,7 @@ foreach my $way ('psql', 'extension')
 	my $drop = $way eq 'extension' ? 'DROP EXTENSION snowflake_sql CASCADE' : 'DROP SCHEMA snowflake_sql CASCADE';
 
 	($code) = sqlstate_of($node, 'CREATE EXTENSION snowflake', database => $way);
-	is($code, '42723', "$way: the extension cannot be created beside it");
+	is($code, '42723', "$way: the extension cannot be created along with it");
 	$node->safe_psql(
 		$way, qq{
 ALTER TABLE orders DROP CONSTRAINT orders_id_check;
@@ -493,12 +498,12 @@ INSERT INTO orders SELECT FROM generate_series(1, 100)});
 			'SELECT count(*), count(*) FILTER (WHERE id <= previous) FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS previous FROM orders) AS pairs'
 		),
 		'200|0',
-		"$way: a table goes on above");
+		"$way: a table gets greater ids");
 	is( $node->safe_psql($way, "SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_sql'"), 0,
 		"$way: nothing is left");
 }
 
-# and what comes from elsewhere
+# and ids from elsewhere
 new_database($node, 'advances', "'snowflake', 1");
 is( $node->safe_psql(
 		'advances', q{
@@ -509,7 +514,7 @@ SELECT snowflake_advance(snowflake_currval() + 100000);
 SELECT snowflake_advance(:id);
 SELECT snowflake_nextval() > :id}),
 	"\nt\n\n\nt",
-	'ids that come from elsewhere are stayed above');
+	'ids are above those from elsewhere');
 
 #
 # Leased worker ids
@@ -523,18 +528,19 @@ is($code, 'SF004', 'no id without a lease');
 is( $node->safe_psql(
 		'leases', "SELECT snowflake_lease() BETWEEN now() + interval '50 s' AND now() + interval '70 s'; $make"),
 	"t\n0",
-	'a lease');
+	'a lease is acquired');
 is( $node->safe_psql(
 		'leases', "SELECT snowflake_lease() > now(); $make; SELECT count(*) FROM snowflake_registry.leases"),
 	"t\n0\n1",
-	'is renewed');
-is($node->safe_psql('leases', "BEGIN; SELECT snowflake_lease() > now(); ROLLBACK; $make"), "t\n0", 'or not');
+	'and renewed');
+is( $node->safe_psql('leases', "BEGIN; SELECT snowflake_lease() > now(); ROLLBACK; $make"), "t\n0",
+	'but not by a transaction that rolls back');
 
-# another database, by dblink
+# another database, through dblink
 new_database($node, 'leases_by_dblink', "'time:41 worker:2 sequence:4', NULL, max_wait => '0'");
 my $lease = sprintf('SELECT snowflake_lease(%s) > now()', "'" . $node->connstr('leases') =~ s/'/''/gr . "'");
 ($code, $message) = sqlstate_of($node, $lease, database => 'leases_by_dblink');
-is($code, '42704', 'without dblink there is none');
+is($code, '42704', 'without dblink there is no lease');
 $node->safe_psql('leases_by_dblink', 'CREATE EXTENSION dblink');
 is( $node->safe_psql('leases_by_dblink', "$lease; $lease; $make"), "t\nt\n1",
 	'another database leases another worker id');
@@ -543,33 +549,33 @@ is( $node->safe_psql('leases_by_dblink', "$lease; $lease; $make"), "t\nt\n1",
 set_clock($node, 3600);
 ($code, $message) = sqlstate_of($node, $make, database => 'leases');
 is($code, 'SF004', 'ids end with the lease');
-like($message, qr/lease of worker id 0 is for ids before.*HINT: .*snowflake_lease/s, 'which is said');
-is($node->safe_psql('leases', "SELECT snowflake_lease() > now(); $make"), "t\n0", 'until it is renewed');
-# somebody else takes it
+like($message, qr/lease of worker id 0 is for ids before.*HINT: .*snowflake_lease/s, 'with detail and hint');
+is($node->safe_psql('leases', "SELECT snowflake_lease() > now(); $make"), "t\n0", 'ids are made when it is renewed');
+# another server leases that worker id
 is( $node->safe_psql(
 		'leases',
 		"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), (snowflake_capacity()).layout, 4, clock_timestamp(), '1 min')"
 	),
 	1,
-	'a lease that is over goes to another');
-is($node->safe_psql('leases_by_dblink', "$lease; $make"), "t\n2", 'and who had it gets a new one');
+	'an expired lease goes to another server');
+is($node->safe_psql('leases_by_dblink', "$lease; $make"), "t\n2", 'and its last holder gets another worker id');
 
-# What was leased before a start is a copy's, too.
+# A copy of the database has the lease from before its start, too.
 $node->stop;
 start_with_clock($node, 3600);
 ($code) = sqlstate_of($node, $make, database => 'leases');
-is($code, 'SF004', 'after a start a lease is to be acquired again');
-is($node->safe_psql('leases', "SELECT snowflake_lease() > now(); $make"), "t\n3", 'as that of another worker id');
-like(warnings_of('leases_by_dblink', $lease), qr/WARNING: .*no free worker id/, 'while there is one');
+is($code, 'SF004', 'after a start, a lease must be acquired again');
+is($node->safe_psql('leases', "SELECT snowflake_lease() > now(); $make"), "t\n3", 'with another worker id');
+like(warnings_of('leases_by_dblink', $lease), qr/WARNING: .*no free worker id/, 'unless no worker id is free');
 ($code) = sqlstate_of($node, $make, database => 'leases_by_dblink');
-is($code, 'SF004', 'if there is none there are no ids');
+is($code, 'SF004', 'then no ids are made');
 configure($node, 'leases', "'time:41 worker:2 sequence:4', 0");
 ($code) = sqlstate_of($node, 'SELECT snowflake_lease()', database => 'leases');
-is($code, '55000', 'a worker id that is given is not leased');
+is($code, '55000', 'a worker id that was configured is not leased');
 $node->stop;
 
 #
-# A standby that had not received all, and lives through the same ticks again
+# A standby that has not received everything, and passes the same ticks again
 #
 
 my $primary = new_server(
@@ -604,7 +610,7 @@ CREATE TABLE made AS SELECT snowflake_nextval() AS id FROM generate_series(1, 45
 SELECT count(DISTINCT id), min(id) > $id, (SELECT count(*) FROM seen JOIN made USING (id)) FROM made;
 SELECT count(*) > 0 FROM made WHERE id >> 11 IN (SELECT id >> 11 FROM seen)}),
 	"450000|t|0\nt",
-	'a standby that is promoted makes no id that its primary has made in the same ticks');
+	'a promoted standby makes none of the ids that its primary made in the same ticks');
 $standby->stop;
 
 done_testing();

@@ -1,6 +1,6 @@
-# What tools and people do to schemas: the extension stays whole or goes whole, and ids
-# that were seen never come again, also if the clock is set back meanwhile.  All of it
-# is done by an owner of the database who is no superuser.
+# What tools and people do to schemas: the extension stays complete or disappears
+# completely, and no id is made twice, even if the clock is set back in between.  All of
+# it is done by an owner of the database who is not a superuser.
 
 use strict;
 use warnings;
@@ -16,20 +16,21 @@ my $node = new_server('schemas', clock => 1, 'snowflake.max_ahead' => -1);
 $node->safe_psql('postgres', 'CREATE ROLE shop LOGIN');
 my @owner = (extra_params => [ '--username' => 'shop' ]);
 
-# What there is of the extension: itself, a function, and its schema.
+# What is left of the extension: itself, a function, and its schema
 my $parts = q{
 SELECT (SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'),
 	(SELECT count(*) FROM pg_proc WHERE proname = 'snowflake_id' AND pronargs = 0),
 	(SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_internal')};
 
-# All objects outside of the extension's own schema that are no functions
+# All objects outside the extension's own schema that are not functions
 my $listed = q{
 SELECT count(*) FROM pg_depend
 WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND classid <> 'pg_proc'::regclass
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
 	AND (pg_identify_object(classid, objid, 0)).identity !~ '^snowflake_internal'};
 
-# A database of the owner's, with an extension in a schema and a table that uses it.
+# Create a database for the owner, with the extension in a schema, and tables that use
+# it.
 sub new_database
 {
 	my ($name, $schema, $path) = @_;
@@ -47,7 +48,7 @@ CREATE TABLE unqualified (id bigint PRIMARY KEY DEFAULT snowflake_nextval());", 
 
 # The extension in a schema of its own
 new_database('own', 'ids', 'public, ids');
-is($node->safe_psql('own', $listed, @owner), 0, 'there is nothing but functions in the schema');
+is($node->safe_psql('own', $listed, @owner), 0, 'the schema has only functions');
 is( $node->safe_psql(
 		'own',
 		'INSERT INTO unqualified SELECT FROM generate_series(1, 10); SET search_path = pg_catalog;
@@ -58,7 +59,7 @@ SELECT (SELECT count(*) FROM public.qualified), (SELECT count(*) FROM public.unq
 	'10|11',
 	'defaults do not depend on the path');
 
-# Ways to take things away, and what there is afterwards.
+# Ways to drop objects, and what is left afterwards
 my $step = 0;
 foreach my $way (
 	[ 'public', 'DROP OWNED BY shop', '0|0|0' ],
@@ -77,16 +78,16 @@ foreach my $way (
 	my $make_ids = "SELECT $schema.snowflake_id() FROM generate_series(1, 1000)";
 	my %seen = map { $_ => 1 } split /\n/, $node->safe_psql($name, $make_ids, @owner);
 	$node->safe_psql($name, $sql, @owner);
-	is($node->safe_psql($name, $parts, @owner), $left, "$sql, extension in $schema: whole or gone");
+	is($node->safe_psql($name, $parts, @owner), $left, "$sql, extension in $schema: it is complete or gone");
 
-	# live the same seconds again
+	# let the same seconds pass again
 	set_clock($node, -2 * $step);
 	my @again = split /\n/, $node->safe_psql($name, "$then $make_ids", @owner);
 	is(scalar @again, 1000, 'ids are made');
-	is(scalar(grep { $seen{$_} } @again), 0, 'ids that were seen never come again');
+	is(scalar(grep { $seen{$_} } @again), 0, 'no id is made twice');
 }
 
-# What takes only a part of it away is refused.
+# Dropping only a part of the extension is refused.
 new_database('part', 'ids', 'public, ids');
 foreach my $sql (
 	'DROP SEQUENCE snowflake_internal.mark CASCADE',
@@ -96,7 +97,7 @@ foreach my $sql (
 {
 	my ($code) = sqlstate_of($node, $sql, database => 'part', user => 'shop');
 	isnt($code, '00000', "$sql: refused");
-	is($node->safe_psql('part', $parts, @owner), '1|1|1', 'all of it stays');
+	is($node->safe_psql('part', $parts, @owner), '1|1|1', 'the extension stays complete');
 }
 $node->stop;
 

@@ -1,6 +1,7 @@
 # The guide's script for large tables, doc/convert/large_table.sql, run while clients
-# insert, update and read.  It is stopped at each of its steps, by a lock or by the end of
-# its session; clients go on meanwhile, and the next run goes on where it was.
+# insert, update and read.  It is stopped in each of its steps, by a lock or by the end
+# of its session; meanwhile clients continue, and the next run continues where the last
+# one stopped.
 
 use strict;
 use warnings;
@@ -17,13 +18,13 @@ my $node = new_server('convert');
 my $file = 'doc/convert/large_table.sql';
 my $script = slurp_file($file);
 
-# the tables are those of its comment
+# the tables are those in the script's comment
 my $tables = join "\n", $script =~ /^--\t(.*)/mg;
 like($tables, qr/CREATE TABLE accounts .*CREATE VIEW balances /s, 'the script shows its tables');
 $node->safe_psql(
 	'postgres', qq{
 $tables
--- without a check of each row
+-- without checking each row
 SET session_replication_role = replica;
 INSERT INTO accounts (owner) SELECT 'old' FROM generate_series(1, 40000);
 INSERT INTO entries (account_id, amount) SELECT i % 40000 + 1, 1 FROM generate_series(1, 160000) AS i;
@@ -33,7 +34,7 @@ my $query_files = q{SELECT string_agg(pg_relation_filenode(relation)::text, ' ')
 FROM unnest('{accounts,entries,notes}'::regclass[]) AS relation};
 my $files = $node->safe_psql('postgres', $query_files);
 
-# What clients do.  They leave alone the rows with id 1, which are for locks of ours.
+# The work of clients.  They leave alone the rows with id 1, which this test locks.
 my $client = <<'EOC';
 \set account random(2, 40000)
 \set entry random(2, 160000)
@@ -48,7 +49,7 @@ COMMIT;
 SELECT balance FROM balances WHERE id = :account;
 EOC
 
-# One that has to wait for long fails.
+# Start clients that fail if they wait for too long.
 sub start_impatient_clients
 {
 	my ($patience, $options) = @_;
@@ -57,7 +58,7 @@ sub start_impatient_clients
 	return start_clients($node, $options, $client);
 }
 
-# Begin to run the script, or another text.
+# Start the script, or another text.
 sub start_script
 {
 	my (%options) = @_;
@@ -66,7 +67,7 @@ sub start_script
 
 	append_to_file($path, $options{text} // $script);
 
-	# messages show what is scanned
+	# messages show which tables are scanned
 	local $ENV{PGOPTIONS} = '-c client_min_messages=debug1';
 	local $ENV{PGAPPNAME} = 'convert';
 	my $run = IPC::Run::start(
@@ -79,7 +80,7 @@ sub start_script
 	return { run => $run, err => \$err };
 }
 
-# Wait for its end: the SQLSTATE, and all messages.
+# Wait until the script ends.  Returns the SQLSTATE, and all messages.
 sub finish_script
 {
 	my ($session) = @_;
@@ -91,7 +92,7 @@ sub finish_script
 	  : ($session->{run}->result == 0 ? '00000' : '', $err);
 }
 
-# Run it again as long as it comes to no lock, at most until a condition is met.
+# Run the script again while it fails to get a lock, at most until a condition is true.
 sub convert
 {
 	my ($until) = @_;
@@ -105,7 +106,7 @@ sub convert
 	return ($code, $err);
 }
 
-# A session that holds a lock until it is let go.
+# Open a session that holds a lock until let_go().
 sub hold
 {
 	my ($sql) = @_;
@@ -124,15 +125,15 @@ sub let_go
 	return;
 }
 
-# The clients do something, whatever the script does.
+# Check that clients make progress, whatever the script does.
 sub check_clients
 {
 	my ($name) = @_;
 	my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM opened');
 
-	ok($node->poll_query_until('postgres', "SELECT count(*) > $before + 50 FROM opened"), "$name: clients go on");
+	ok($node->poll_query_until('postgres', "SELECT count(*) > $before + 50 FROM opened"), "$name: clients continue");
 
-	# what foreign keys do is the same at all times
+	# foreign keys act in the same way at all times
 	my $orphan = (sqlstate_of($node, 'INSERT INTO entries (account_id, amount) VALUES (1600000000, 1)'))[0];
 	my $left = $node->safe_psql(
 		'postgres', q{
@@ -143,11 +144,11 @@ INSERT INTO notes (account_id, note) VALUES (:id, 'short');
 DELETE FROM accounts WHERE id = :id;
 SELECT (SELECT count(*) FROM entries WHERE account_id = :id), account_id IS NULL FROM notes WHERE note = 'short';
 ROLLBACK;});
-	is("$orphan $left", '23503 0|t', "$name: foreign keys do what they did");
+	is("$orphan $left", '23503 0|t', "$name: foreign keys act as before");
 	return;
 }
 
-# The script is stopped while it waits in a statement, by the end of its session.
+# Run the script, and end its session while a statement waits.
 sub kill_in
 {
 	my ($statement, $name) = @_;
@@ -156,25 +157,25 @@ sub kill_in
 	ok( $node->poll_query_until(
 			'postgres', qq{SELECT count(*) = 1 FROM pg_stat_activity
 WHERE application_name = 'convert' AND wait_event_type = 'Lock' AND query ~ '^$statement'}),
-		"$name: it waits");
+		"$name: the script waits");
 	check_clients($name);
 	$node->safe_psql(
 		'postgres',
 		q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
-	is((finish_script($session))[0], '57P01', "$name: killed");
+	is((finish_script($session))[0], '57P01', "$name: the script is killed");
 	ok( $node->poll_query_until(
 			'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'convert'}),
-		"$name: it is gone");
+		"$name: its session is gone");
 	return;
 }
 
-# What is not filled yet of the rows that were there from the beginning.
+# Rows from the beginning that are not filled yet
 my $unfilled = q{SELECT (SELECT count(*) FROM accounts WHERE new_id IS NULL),
 	(SELECT count(*) > 100000 FROM entries WHERE new_account_id IS NULL),
 	(SELECT count(*) > 25000 FROM notes WHERE new_account_id IS DISTINCT FROM account_id)};
 
-# Such clients would notice a lock that is held for long: that of snowflake_adopt(), which
-# waits for a session that has read the table.
+# These clients would notice a lock that is held for long, like that of
+# snowflake_adopt(), which waits for a session that has read the table.
 my $reader = hold('SELECT FROM accounts LIMIT 1');
 my $session = start_script(text => q{CALL snowflake_adopt('accounts', 'id', widen_references => true);});
 ok( $node->poll_query_until(
@@ -182,36 +183,36 @@ ok( $node->poll_query_until(
 		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'convert' AND wait_event_type = 'Lock'}),
 	'adoption waits');
 my $clients = start_impatient_clients('100ms', '--client=2 --transactions=1');
-ok(!$clients->{run}->finish, 'clients would fail behind it');
-like(${ $clients->{err} }, qr/lock timeout/, 'because they wait');
+ok(!$clients->{run}->finish, 'clients fail while it waits');
+like(${ $clients->{err} }, qr/lock timeout/, 'because they wait, too');
 $node->safe_psql(
 	'postgres',
 	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
 finish_script($session);
 let_go($reader);
 
-# The guide says what becomes of statements that were prepared before.
+# The guide describes what happens to statements that were prepared before.
 my $prepared = $node->background_psql('postgres', on_error_stop => 0);
 $prepared->query_safe('PREPARE statement AS SELECT id FROM accounts WHERE id = 2; EXECUTE statement');
 
-# The script, with clients from beginning to end
+# The script, with clients running all the time
 $clients = start_impatient_clients('60s', '--client=4 --rate=200 --time=3600');
 
 my $lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
-is((finish_script(start_script()))[0], '55P03', 'step 1: does not come to its locks');
+is((finish_script(start_script()))[0], '55P03', 'step 1: the script fails to get its locks');
 is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_attribute WHERE attname LIKE 'new_%id' AND attnum > 0}),
-	0, 'step 1: nothing is left of it');
+	0, 'step 1: it leaves nothing behind');
 check_clients('step 1');
 let_go($lock);
 
-# the first step alone, to lock a row between it and the next one
+# only the first step, to lock a row before the next one
 my ($first_step) = $script =~ /^(.*?)^--\n-- 2\./ms;
 foreach (1 .. 100)
 {
 	last if (finish_script(start_script(text => $first_step)))[0] ne '55P03';
 }
 is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_constraint WHERE NOT convalidated}),
-	3, 'step 1: done');
+	3, 'step 1: it completes');
 check_clients('after step 1');
 
 $lock = hold(q{UPDATE accounts SET owner = 'held' WHERE id = 1});
@@ -228,17 +229,17 @@ let_go($lock);
 $lock = hold('LOCK TABLE accounts IN ROW EXCLUSIVE MODE');
 kill_in('CREATE UNIQUE INDEX CONCURRENTLY', 'step 3');
 is( $node->safe_psql('postgres', q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'accounts_new_id_key'::regclass}),
-	'f', 'an invalid index is left');
+	'f', 'it leaves an invalid index');
 let_go($lock);
 
 my $foreign_keys =
   q{SELECT string_agg(conname || CASE WHEN convalidated THEN '' ELSE ' (not valid)' END, ' ' ORDER BY conname)
 FROM pg_constraint WHERE confrelid = 'accounts'::regclass};
 $lock = hold('LOCK TABLE notes IN ROW EXCLUSIVE MODE');
-is((finish_script(start_script()))[0], '55P03', 'step 4: does not come to its locks');
+is((finish_script(start_script()))[0], '55P03', 'step 4: the script fails to get its locks');
 is( $node->safe_psql('postgres', $foreign_keys),
 	'entries_account_id_fkey notes_account_id_fkey',
-	'step 4: nothing is left of it');
+	'step 4: it leaves nothing behind');
 is( $node->safe_psql(
 		'postgres', q{SELECT bool_and(indisvalid) FROM pg_index WHERE indexrelid IN
 ('accounts_new_id_key'::regclass, 'entries_new_account_id_idx'::regclass)}),
@@ -249,62 +250,62 @@ let_go($lock);
 
 my $four = q{(SELECT count(*) FROM pg_constraint WHERE confrelid = 'accounts'::regclass AND convalidated) = 4};
 $lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
-is((convert($four))[0], '55P03', 'step 5: does not come to its locks');
+is((convert($four))[0], '55P03', 'step 5: the script fails to get its locks');
 is( $node->safe_psql('postgres', $foreign_keys),
 	'entries_account_id_fkey entries_new_account_id_fkey notes_account_id_fkey notes_new_account_id_fkey',
-	'step 4: done');
+	'step 4: it has completed');
 check_clients('step 5');
 let_go($lock);
 
 $node->safe_psql('postgres', 'CREATE VIEW overlooked AS SELECT id FROM accounts');
 my ($code, $messages) = convert();
-is($code, '2BP01', 'step 5: refused because of a view');
-like($messages, qr/view overlooked depends on column id of table accounts/, 'the view is named');
+is($code, '2BP01', 'step 5: the script stops because of a view');
+like($messages, qr/view overlooked depends on column id of table accounts/, 'the error names the view');
 is( $node->safe_psql(
 		'postgres', q{SELECT format_type(atttypid, NULL) FROM pg_attribute
 WHERE attrelid = 'accounts'::regclass AND attname = 'id'}),
 	'integer',
-	'nothing is changed');
-check_clients('beside a view');
+	'nothing has changed');
+check_clients('stopped by a view');
 $node->safe_psql('postgres', 'DROP VIEW overlooked');
 
 ($code, $messages) = convert();
-is($code, '00000', 'the script comes to its end');
-check_clients('afterwards');
+is($code, '00000', 'the script completes');
+check_clients('completed');
 ok( $node->poll_query_until('postgres', 'SELECT count(*) > 100 FROM accounts WHERE id > 1000000'),
-	'they go on with new ids');
+	'clients make new ids');
 unlike($messages, qr/(?:verifying|rewriting) table|building index/, 'the swap reads and writes no table');
 foreach my $column ('accounts.new_id', 'entries.new_account_id')
 {
 	like(
 		$messages, qr/existing constraints on column "\Q$column\E" are sufficient/,
-		"it knows that $column has no NULL");
+		"the server knows that $column has no NULL");
 }
-is($node->safe_psql('postgres', $query_files), $files, 'no table was rewritten at all');
+is($node->safe_psql('postgres', $query_files), $files, 'no table was rewritten');
 $prepared->query('EXECUTE statement');
 like(
 	take_errors($prepared), qr/cached plan must not change result type/,
-	'a prepared statement has to be prepared again');
+	'a prepared statement must be prepared again');
 $prepared->quit;
 
-# no client ended before we end them, and none had an error
+# no client ended by itself, and none had an error
 $clients->{run}->pump_nb;
-ok($clients->{run}->pumpable, 'clients ran to the end');
+ok($clients->{run}->pumpable, 'clients run to the end');
 $clients->{run}->signal('TERM');
 $clients->{run}->finish;
-is(join("\n", grep { /error|aborted|warning/i } split /\n/, ${ $clients->{err} }), '', 'no client failed');
+is(join("\n", grep { /error|aborted|warning/i } split /\n/, ${ $clients->{err} }), '', 'no client fails');
 ok( $node->poll_query_until(
 		'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench'}),
 	'clients are gone');
 
-# Each of their transactions is in all tables.
+# All transactions of clients are in all tables.
 my $opened = $node->safe_psql('postgres', 'SELECT count(*) FROM opened');
 is( $node->safe_psql(
 		'postgres',
 		'SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM entries), (SELECT sum(amount) FROM entries), (SELECT count(*) FROM notes)'
 	),
 	join('|', 40000 + $opened, 160000 + 2 * $opened, 160000 + 3 * $opened, 40000 + 3 * $opened),
-	"no row of $opened transactions is lost");
+	"no row of $opened transactions is missing");
 is( $node->safe_psql(
 		'postgres', q{
 SELECT (SELECT count(*) FROM opened LEFT JOIN accounts ON id = account_id WHERE id IS NULL),
@@ -312,7 +313,7 @@ SELECT (SELECT count(*) FROM opened LEFT JOIN accounts ON id = account_id WHERE 
 	(SELECT count(*) FROM notes LEFT JOIN accounts ON accounts.id = account_id WHERE accounts.id IS NULL AND note <> 'new'),
 	(SELECT sum(account_id) FROM entries WHERE id <= 160000), (SELECT sum(account_id) FROM notes WHERE id <= 40000)}),
 	'0|0|1|' . 4 * 40000 * 40001 / 2 . '|' . (40000 * 40001 / 2 - 7),
-	'rows refer to what they did');
+	'rows refer to the same rows as before');
 is( $node->safe_psql(
 		'postgres', q{SELECT count(*) > 100, bool_and(id > 1000000000000) FROM accounts WHERE id > 1000000}),
 	't|t',
@@ -325,7 +326,7 @@ FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass) AND attnum > 0 AND NOT attisdropped
 	AND attname ~ 'id$' AND (attrelid = 'accounts'::regclass OR attname <> 'id')}),
 	'accounts.id bigint NOT NULL snowflake_id(), entries.account_id bigint NOT NULL , notes.account_id bigint ',
-	'columns are what they were, but wide');
+	'columns are as before, but wide');
 is( $node->safe_psql(
 		'postgres', q{
 SELECT string_agg(format('%s %s', conname, pg_get_constraintdef(oid)), E'\n' ORDER BY conname)
@@ -336,7 +337,7 @@ entries_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id) ON DELE
 entries_pkey PRIMARY KEY (id)
 notes_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id) ON DELETE SET NULL
 notes_pkey PRIMARY KEY (id)',
-	'constraints are what they were, and valid');
+	'constraints are as before, and valid');
 is( $node->safe_psql(
 		'postgres', q{
 SELECT string_agg(indexrelid::regclass::text, ' ' ORDER BY indexrelid::regclass::text)
@@ -344,9 +345,9 @@ FROM pg_index WHERE indisvalid AND indrelid IN ('accounts'::regclass, 'entries':
 	'accounts_pkey entries_account_id_idx entries_pkey notes_pkey',
 	'and so are indexes');
 is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_proc WHERE proname LIKE 'follow%'}),
-	0, 'its functions are gone');
-is((finish_script(start_script()))[0], '00000', 'there is nothing left to do');
-is($node->safe_psql('postgres', $query_files), $files, 'and nothing is done');
+	0, 'the functions of the script are gone');
+is((finish_script(start_script()))[0], '00000', 'a further run succeeds');
+is($node->safe_psql('postgres', $query_files), $files, 'and changes nothing');
 $node->stop;
 
 done_testing();

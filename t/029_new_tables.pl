@@ -1,5 +1,6 @@
 # The guide's event trigger, which gives new bigserial and identity keys the default of
-# snowflake ids: which keys it takes, what it leaves alone, and roles that mean harm.
+# snowflake ids: the keys that it adopts, those that it leaves alone, and malicious
+# roles.
 
 use strict;
 use warnings;
@@ -14,13 +15,13 @@ use Test::More;
 my $node = new_server('new_tables');
 my ($recipe) = slurp_file('doc/guide.md') =~ /^```sql\n(CREATE FUNCTION public\.adopt_new_keys.*?)^```/ms;
 
-# An extension with a table, beside ours.
+# Another extension, which has a table
 chomp(my $sharedir = `$ENV{PG_CONFIG} --sharedir`);
 my $extensions = "stage$sharedir/extension";
 append_to_file("$extensions/has_a_table.control", "default_version = '1'\n");
 append_to_file("$extensions/has_a_table--1.sql", "CREATE TABLE of_extension (id bigserial PRIMARY KEY);\n");
 
-# Columns that make ids, and those that have a sequence.
+# The columns that make ids or have a sequence
 my $defaults = q{
 SELECT string_agg(format('%s.%s %s', relname, attname,
 	CASE WHEN pg_get_expr(adbin, adrelid) = 'snowflake_id()' THEN 'new'
@@ -31,7 +32,7 @@ WHERE relkind IN ('r', 'p') AND relnamespace >= 16384 AND (attidentity <> '' OR 
 my $sequences =
   q{SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'S' AND relnamespace = 'shop'::regnamespace};
 
-# by an owner of tables who owns nothing else
+# as a role that owns the tables and nothing else
 $node->safe_psql('postgres', 'CREATE ROLE seller LOGIN; CREATE SCHEMA shop AUTHORIZATION seller');
 my @seller = (extra_params => [ '--username' => 'seller' ]);
 $node->safe_psql('postgres', 'CREATE TABLE shop.earlier (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)', @seller);
@@ -53,7 +54,7 @@ BEGIN;
 CREATE TABLE rolled_back (id bigserial PRIMARY KEY);
 ROLLBACK;
 
--- what stays as it is
+-- keys that stay as they are
 CREATE TABLE small (id serial PRIMARY KEY);
 CREATE TABLE small_identity (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
 CREATE TABLE no_key (id bigserial);
@@ -72,7 +73,7 @@ my $expected =
 	q{It's "odd", \ %I.Id; DROP TABLE big new, always.id new, big.id new, big.other serial, by_default.id new, }
   . 'child.id serial, earlier.id identity, later.id serial, like_it.id new, no_key.id serial, of_extension.id serial, '
   . 'part.id new, part_1.id new, serializable.id new, small.id serial, small_identity.id identity';
-is($node->safe_psql('postgres', $defaults), $expected, 'keys that are taken, and what is left alone');
+is($node->safe_psql('postgres', $defaults), $expected, 'some keys are adopted, and others are left alone');
 is( $node->safe_psql('postgres', $sequences),
 	'big_other_seq earlier_id_seq later_id_seq no_key_id_seq of_extension_id_seq small_id_seq small_identity_id_seq',
 	'no sequence is left over');
@@ -85,22 +86,26 @@ INSERT INTO shop.part (tenant) VALUES (1);
 SELECT big > 1000000000000, by_default.id > 1000000000000, part_1.id > 1000000000000 FROM shop.by_default, shop.part_1},
 		@seller),
 	't|t|t',
-	'they make ids');
+	'adopted keys make ids');
 
 # a dump, restored where the extension is the same
 $node->safe_psql('postgres', 'CREATE DATABASE restored');
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';
-$node->command_ok([ 'pg_dump', '--format=custom', "--file=$dump", $node->connstr('postgres') ], 'dump');
-$node->command_ok([ 'pg_restore', '--exit-on-error', '--dbname', $node->connstr('restored'), $dump ], 'restore');
-is($node->safe_psql('restored', $defaults), $expected, 'all columns are what they were');
+$node->command_ok(
+	[ 'pg_dump', '--format=custom', "--file=$dump", $node->connstr('postgres') ],
+	'the database can be dumped');
+$node->command_ok(
+	[ 'pg_restore', '--exit-on-error', '--dbname', $node->connstr('restored'), $dump ],
+	'the dump can be restored');
+is($node->safe_psql('restored', $defaults), $expected, 'all columns are as they were');
 is( $node->safe_psql(
 		'restored',
 		'CREATE TABLE shop.x (id bigserial PRIMARY KEY); SELECT pg_get_serial_sequence($$shop.x$$, $$id$$) IS NULL'),
 	't',
-	'and the event trigger is there');
+	'and the event trigger works');
 
-# A role that means harm plants what the function could take for its own, in a schema
-# that comes first in everybody's path.
+# A malicious role plants functions that the event trigger could call instead of the
+# right ones, in a schema that comes first in every search_path.
 $node->safe_psql(
 	'postgres', q{
 CREATE ROLE mallory LOGIN;
@@ -142,14 +147,14 @@ INSERT INTO of_superuser DEFAULT VALUES RETURNING id;
 DROP TABLE of_superuser;};
 my ($code, $messages) = sqlstate_of($node, $by_superuser);
 is($code, '00000', 'a superuser creates a table');
-unlike($messages, qr/harm/, 'nothing that was planted is run');
+unlike($messages, qr/harm/, 'nothing planted runs');
 $node->safe_psql(
 	'postgres',
 	'CREATE FUNCTION public.snowflake_id(a text DEFAULT public.harm()::text) RETURNS bigint LANGUAGE sql AS $$ SELECT 1::bigint $$',
 	extra_params => [ '--username' => 'mallory' ]);
 ($code, $messages) = sqlstate_of($node, $by_superuser);
-is($code, '42725', 'a function that matches as well is an error');
-unlike($messages, qr/harm/, 'and is not run');
+is($code, '42725', 'a function that matches as well causes an error');
+unlike($messages, qr/harm/, 'and does not run');
 $node->safe_psql('postgres', 'DROP FUNCTION public.snowflake_id(text)', extra_params => [ '--username' => 'mallory' ]);
 foreach my $sql (
 	'DROP EVENT TRIGGER adopt_new_keys',
@@ -160,17 +165,20 @@ foreach my $sql (
 	is((sqlstate_of($node, $sql, user => 'mallory'))[0], '42501', "refused: $sql");
 }
 
-# it would be found
+# the attack would be detected
 $node->safe_psql('postgres', 'ALTER FUNCTION public.adopt_new_keys() RESET search_path');
-like((sqlstate_of($node, $by_superuser))[1], qr/harm/, 'without its search_path, the function would run it');
+like(
+	(sqlstate_of($node, $by_superuser))[1], qr/harm/,
+	'without its search_path, the function would run planted functions');
 
 # without the extension
 $node->safe_psql('postgres', 'ALTER FUNCTION public.adopt_new_keys() SET search_path = pg_catalog, pg_temp');
 $node->safe_psql(
 	'postgres',
 	'DROP FUNCTION public.snowflake_id(text[]); DROP EXTENSION snowflake CASCADE');
-is((sqlstate_of($node, 'CREATE TABLE t (id bigserial PRIMARY KEY)'))[0], '42883', 'without the extension, it fails');
-is((sqlstate_of($node, 'CREATE TABLE t (id bigint PRIMARY KEY)'))[0], '00000', 'other tables do not mind');
+is( (sqlstate_of($node, 'CREATE TABLE t (id bigserial PRIMARY KEY)'))[0], '42883',
+	'without the extension, the event trigger fails');
+is((sqlstate_of($node, 'CREATE TABLE t (id bigint PRIMARY KEY)'))[0], '00000', 'but other tables can be created');
 $node->stop;
 
 done_testing();

@@ -1,4 +1,4 @@
-# What the tests share.
+# Functions that the tests share.
 
 package SnowflakeTest;
 
@@ -24,10 +24,10 @@ our @EXPORT = qw(
   start_collectors wait_for_collectors stop_collectors count_duplicates live_through live_from
 );
 
-# A test that hunts for something is worth nothing if it would not find it.  For
-# each guard there is a mutant, a patch in t/mutants that removes it: the test must
-# find what it hunts on a server that is built with it.  Where the server's version
-# makes no difference, mutants can be left out.
+# A test that hunts for a fault proves nothing unless it would find one.  Each guard has
+# a mutant, a patch in t/mutants that removes it: on a server built with it, the test
+# must find what it hunts for.  Mutants can be left out where the server's version makes
+# no difference.
 sub with_mutants
 {
 	return $ENV{SNOWFLAKE_MUTANTS} // 1;
@@ -35,7 +35,7 @@ sub with_mutants
 
 my %mutant_settings;
 
-# Have a server use the library of a mutant, from its next start on.
+# Make a server use the library of a mutant from its next start on.
 sub use_mutant
 {
 	my ($node, $name) = @_;
@@ -47,8 +47,8 @@ sub use_mutant
 		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
 		my $patch = dirname(__FILE__) . '/mutants/' . ($name =~ tr/ /-/r) . '.patch';
 
-		# with the objects that are built, of which "make" replaces those that the patch
-		# is for
+		# with the object files, so that "make" rebuilds only those that the patch
+		# affects
 		system_or_bail('sh', '-c', "cp -Rp *.[co] *.so *.sql *.control Makefile src registry sql-only $dir");
 		system_log("patch --directory=$dir --strip=1 --fuzz=0 --force <$patch") == 0
 		  or BAIL_OUT("mutant '$name' does not apply");
@@ -62,11 +62,11 @@ sub use_mutant
 	return;
 }
 
-# A server with the extension in its database postgres.  The settings go to
-# postgresql.conf; those of the test's own kind are:
-#	preload		the library is in shared_preload_libraries
-#	clock		the server's clock can be stepped with set_clock()
-#	mutant		the library is that of a mutant
+# Create a server with the extension in its database postgres.  The settings go to
+# postgresql.conf, except for the options of this function:
+#	preload		puts the library in shared_preload_libraries
+#	clock		lets set_clock() step the server's clock
+#	mutant		uses the library of a mutant
 sub new_server
 {
 	my ($name, %settings) = @_;
@@ -95,7 +95,7 @@ EOC
 
 	if ($clock)
 	{
-		# that the clock was stepped is for the log
+		# warnings about a stepped clock should go to the log only
 		$node->append_conf('postgresql.conf', 'client_min_messages = error');
 		start_with_clock($node, 0);
 	}
@@ -107,8 +107,8 @@ EOC
 	return $node;
 }
 
-# One for hunts: two lanes, on which the same ticks are soon lived again, and
-# errors instead of waits.
+# Create a server for hunts: with two lanes, so that the same ticks soon pass on them
+# again, and with errors instead of waits.
 sub new_hunting_server
 {
 	my ($name, %settings) = @_;
@@ -121,8 +121,8 @@ sub new_hunting_server
 		%settings);
 }
 
-# A registry to lease worker ids from, in a server without the extension itself.
-# What it grants is kept in the table granted.
+# Create a registry to lease worker ids from, in a server without the extension itself.
+# The table "granted" records what it grants.
 sub new_registry
 {
 	my ($name) = @_;
@@ -148,7 +148,7 @@ EOC
 	return $node;
 }
 
-# The settings of a server that leases its worker id there.
+# Return the settings of a server that leases its worker id from a registry.
 sub lease_from
 {
 	my ($registry, %settings) = @_;
@@ -165,12 +165,12 @@ sub add_extension
 {
 	my ($node, $database) = @_;
 
-	# the settings may be of no use, and creating it must not mind
+	# must succeed even if the settings cannot be used
 	$node->safe_psql($database, 'CREATE EXTENSION snowflake');
 	return;
 }
 
-# Start clients that run a pgbench script.  The options are pgbench's.
+# Start clients that run a pgbench script.  The options are those of pgbench.
 sub start_clients
 {
 	my ($node, $options, $script, $database) = @_;
@@ -192,7 +192,7 @@ sub start_clients
 	return { run => $run, err => \$err };
 }
 
-# Wait for their end.  Any error that a client sees fails the test.
+# Wait for them to end.  Any error that a client sees fails the test.
 sub finish_clients
 {
 	my ($clients, $name) = @_;
@@ -210,8 +210,8 @@ sub run_clients
 	return;
 }
 
-# The SQLSTATE that a statement fails with, and its messages; 00000 if it does
-# not fail.  The options are a database and a user.
+# Return the SQLSTATE that a statement fails with, or 00000 if it does not, and its
+# messages.  The options are a database and a user.
 sub sqlstate_of
 {
 	my ($node, $sql, %options) = @_;
@@ -223,8 +223,7 @@ sub sqlstate_of
 	return $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/ ? ($1, $err) : ('00000', $err);
 }
 
-# Statements that a session of background_psql() begins, and whose end is not
-# waited for.
+# Start statements in a session of background_psql(), without waiting for their end.
 sub begin_query
 {
 	my ($session, $sql) = @_;
@@ -233,7 +232,7 @@ sub begin_query
 	return;
 }
 
-# The messages that such a session has seen since the last look.
+# Return the messages that such a session has received since the last call.
 sub take_errors
 {
 	my ($session) = @_;
@@ -243,7 +242,7 @@ sub take_errors
 	return $errors;
 }
 
-# Wait until the session with a PID is in a state, a condition on pg_stat_activity.
+# Wait until the session with a PID meets a condition on pg_stat_activity.
 sub wait_until
 {
 	my ($node, $pid, $condition, $name) = @_;
@@ -255,9 +254,9 @@ sub wait_until
 	return;
 }
 
-# Clients that make ids as fast as they can until their server is gone or
-# stop_collectors() ends them.  What they saw goes to files of their own,
-# outside of the server.
+# Start clients that make ids as fast as they can until their server is gone or
+# stop_collectors() ends them.  Each writes the ids to a file of its own, outside the
+# server.
 sub start_collectors
 {
 	my ($node, $number, %options) = @_;
@@ -284,7 +283,7 @@ sub start_collectors
 	return @collectors;
 }
 
-# Wait until they are all at work, with the statement that they have if none is given.
+# Wait until all of them are running their statement, if it is the default one.
 sub wait_for_collectors
 {
 	my ($node, $number) = @_;
@@ -296,8 +295,8 @@ sub wait_for_collectors
 	return;
 }
 
-# End the clients.  Returns the SQLSTATEs of the errors that they saw, except
-# for those that the end of a server brings, with their number.
+# End the clients.  Returns the SQLSTATEs of the errors that they saw, with counts,
+# except for those that the end of a server causes.
 sub stop_collectors
 {
 	my %errors;
@@ -312,9 +311,10 @@ sub stop_collectors
 	return \%errors;
 }
 
-# The clock was set to before an earlier run: make ids, one run after the other,
-# until it is past the end of that.  Returns them, and how many ids of the earlier
-# run are of the time that the clock went through again, by the bits below time.
+# After the clock was set to before an earlier run: make ids, one run after the other,
+# until the clock has passed the end of that run.  Returns them, and how many ids of the
+# earlier run belong to the time that passed again.  The shift is the number of bits
+# below the time.
 sub live_through
 {
 	my ($old, $time_shift, $make_ids) = @_;
@@ -328,7 +328,7 @@ sub live_through
 		$new->{end} = $more->{end};
 	}
 
-	# when an id was made, by the default epoch
+	# when the id was made, with the default epoch
 	my $again = grep {
 		my $time = ($_ >> $time_shift) / 1000 + 1767225600;
 		$new->{begin} <= $time && $time <= $new->{end}
@@ -336,9 +336,9 @@ sub live_through
 	return ($new, $again);
 }
 
-# Set the clock of a server to an instant, and have clients make ids until it is
-# past another.  Returns the clients, see start_collectors(), by when they had
-# ended by that clock, and the errors that they saw.
+# Set the clock of a server to an instant, and have clients make ids until it has passed
+# another.  Returns the clients, see start_collectors(), the time on that clock when
+# they ended, and the errors that they saw.
 sub live_from
 {
 	my ($node, $from, $until, %options) = @_;
@@ -352,7 +352,7 @@ sub live_from
 	return (\@collectors, time + $offset, $errors);
 }
 
-# The ids that clients saw, and how many of them were seen before.
+# Return how many ids clients saw, and how many of these were duplicates.
 sub count_duplicates
 {
 	my $files = join ' ', map { $_->{ids} } @_;
@@ -362,8 +362,7 @@ sub count_duplicates
 	return ($ids, $ids - $different);
 }
 
-# Wait in a session until the others are gone: a client that has left may have
-# a backend that has not.
+# Wait in a session until the others are gone: a backend may outlive its client.
 sub wait_until_alone
 {
 	my ($session) = @_;
@@ -380,7 +379,7 @@ EOC
 	return;
 }
 
-# Change settings of a running server, and wait for the postmaster to see it.
+# Change settings of a running server, and wait until the postmaster has read them.
 sub set_and_reload
 {
 	my ($node, $setting) = @_;
@@ -392,7 +391,7 @@ sub set_and_reload
 	return;
 }
 
-# Kill a backend with no warning, and wait for the server to start again.
+# Kill a backend without warning, and wait until the server has restarted.
 sub crash
 {
 	my ($node) = @_;
@@ -406,17 +405,16 @@ sub crash
 	return;
 }
 
-# The clock that a server is started with, see there.
+# The library that clock.c is built into, for start_with_clock().
 my $clock_library;
 
-# What clock.c has mapped: settings, and which of them is the current one.
+# The file that clock.c maps: a number of settings, and the index of the current one.
 my $clock_settings = 255;
 my $clock_current = $clock_settings * 16;
 
-# Set the clock of a server off by so many seconds.  The clock goes on from
-# there, or, if $per_look is given, stands still but for the looks at it, each of
-# which moves it on by so many microseconds.  Other clocks are left alone, as a
-# real step would.
+# Set the clock of a server off by a number of seconds.  The clock runs on from there
+# or, if $per_look is given, stands still except that each reading moves it on by as
+# many microseconds.  Other clocks stay as they are, as in a real step.
 sub set_clock
 {
 	my ($node, $offset, $per_look) = @_;
@@ -436,8 +434,8 @@ sub set_clock
 	return;
 }
 
-# Start a server whose clock is off by so many seconds, or as it was last set.
-# The parameters are those of start().
+# Start a server whose clock is off by a number of seconds, or as it was last set.  The
+# parameters are those of start().
 sub start_with_clock
 {
 	my ($node, $offset, %parameters) = @_;
@@ -453,8 +451,7 @@ sub start_with_clock
 	return start_with_library($node, $clock_library, %parameters);
 }
 
-# Start a server with a library that is loaded before its own; that of a sanitizer has
-# to be the first.
+# Start a server with a library preloaded.  A sanitizer's library must stay the first.
 sub start_with_library
 {
 	my ($node, $library, %parameters) = @_;

@@ -1,16 +1,17 @@
 /*
- * The clock of a server that a test can set.
+ * A server clock that a test can set.
  *
- * A preloaded library that interposes what tells the time of the day.  It says the
- * real time plus an offset, or a time that only looks at it move on, each by the
- * same.  Which of them, is in the file that SNOWFLAKE_TEST_CLOCK names.  All processes
- * of a server have it mapped, so that a look takes no lock and no memory, and may be
- * taken in a signal handler.  Other clocks are left alone, as they are when a real
- * clock is set; but the one that counts from boot goes along with the looks, as that
- * is how fast time goes then, and not a clock that is stepped.
+ * This preloaded library interposes the functions that tell the time of day.
+ * They return either the real time plus an offset, or a time that advances
+ * only when it is looked at, by the same amount each time.  The file that
+ * SNOWFLAKE_TEST_CLOCK names says which.  All processes of a server map this
+ * file, so a look takes no lock and no memory, and a signal handler may take
+ * one.  Other clocks are left alone, as they are when a real clock is set.
+ * Only the clock that counts from boot advances along with the looks, because
+ * these make time pass, and do not step a clock.
  *
- * Who sets the clock fills in another setting than the current one, and then makes
- * it the current one by a write of one byte: nobody sees half of a setting.
+ * To set the clock, a test fills in another setting than the current one, and
+ * then makes it current by writing one byte: nobody sees half of a setting.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -24,7 +25,7 @@
 
 #define NS_PER_S	INT64_C(1000000000)
 
-/* In ns.  The time is an offset if looks do not move it on. */
+/* In ns.  The time is an offset if looks do not advance it. */
 struct setting
 {
 	int64_t		time;
@@ -38,7 +39,7 @@ static struct
 	uint8_t		current;
 }		   *file;
 
-/* Programs that are not told of a file see the real time. */
+/* Programs without such a file see the real time. */
 __attribute__((constructor))
 static void
 map_file(void)

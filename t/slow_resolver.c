@@ -3,7 +3,8 @@
  * slow_resolver.c
  *	  A resolver that gets no answer, for a test that preloads it.
  *
- * Like one whose name servers are silent, it goes on when a signal arrives.
+ * Like a resolver whose name servers are silent, it goes on when a signal
+ * arrives.
  *
  * snowflake/t/slow_resolver.c
  *

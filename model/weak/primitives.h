@@ -1,9 +1,9 @@
 /*
  * primitives.h
- *	  What PostgreSQL's atomics and barriers promise, in the words of C11.
+ *	  The promises of PostgreSQL's atomics and barriers, expressed in C11.
  *
- * A read or a write orders nothing.  A fetch-and-add is a full barrier; a
- * compare-and-swap is one, too, but orders nothing here, as nothing relies on it.
+ * Reads and writes order nothing.  A fetch-and-add is a full barrier; so is a
+ * compare-and-swap, but here it orders nothing, because no code relies on that.
  */
 #define READ(x)			atomic_load_explicit(x, memory_order_relaxed)
 #define WRITE(x, value)	atomic_store_explicit(x, value, memory_order_relaxed)
@@ -22,7 +22,7 @@
 	FULL_BARRIER
 #endif
 
-/* LaneBeginChange() and LaneEndChange(), which holds the lock from the start. */
+/* LaneBeginChange() and LaneEndChange().  P0 holds the lock from the start. */
 #ifdef WORDS_BEFORE_VERSION
 #define BEGIN_CHANGE	FETCH_ADD(word_before, word)
 #define END_CHANGE		FETCH_ADD(version_before, version) FULL_BARRIER WRITE(held, 0);

@@ -1,6 +1,6 @@
-# What PostgreSQL brings to check, copy and compare servers, while ids are made:
-# wal_consistency_checking, incremental backups and pg_combinebackup,
-# pg_verifybackup, pg_amcheck and pg_checksums.
+# PostgreSQL's tools that check, copy and compare servers, used while ids are made:
+# wal_consistency_checking, incremental backups and pg_combinebackup, pg_verifybackup,
+# pg_amcheck and pg_checksums.
 
 use strict;
 use warnings;
@@ -26,7 +26,7 @@ $origin->safe_psql(
 	'postgres',
 	'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)');
 
-# a standby that compares each page with the primary's
+# a standby that compares each of its pages with the primary's
 $origin->backup('empty');
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $standby->init_from_backup($origin, 'empty', has_streaming => 1);
@@ -42,23 +42,24 @@ $origin->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_nextval()) FR
 $origin->backup('incremental', backup_options => ["--incremental=$dir/full/backup_manifest"]);
 $origin->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW snowflake_internal.guard; SELECT snowflake_nextval()');
 $origin->backup('last', backup_options => ["--incremental=$dir/incremental/backup_manifest"]);
-command_ok([ 'pg_verifybackup', "$dir/$_" ], "pg_verifybackup: $_") foreach 'full', 'incremental', 'last';
+command_ok([ 'pg_verifybackup', "$dir/$_" ], "pg_verifybackup finds no fault: $_")
+  foreach 'full', 'incremental', 'last';
 command_ok(
 	[ 'pg_combinebackup', "$dir/full", "$dir/incremental", "$dir/last", '--output', "$dir/combined" ],
-	'pg_combinebackup');
-command_ok([ 'pg_verifybackup', "$dir/combined" ], 'pg_verifybackup: combined');
+	'pg_combinebackup succeeds');
+command_ok([ 'pg_verifybackup', "$dir/combined" ], 'pg_verifybackup finds no fault: combined');
 command_ok(
 	[
 		'pg_amcheck', '--install-missing', '--heapallindexed', '--parent-check',
 		'--host', $origin->host, '--port', $origin->port, 'postgres'
 	],
-	'pg_amcheck, while ids are made');
+	'pg_amcheck finds no fault while ids are made');
 
-# The origin is gone, and what was combined takes its place.
+# The origin is gone, and the combined backup replaces it.
 my $errors = stop_collectors(@collectors);
-is_deeply($errors, {}, 'clients have seen no error');
+is_deeply($errors, {}, 'clients see no errors');
 my ($ids, $duplicates) = count_duplicates(@collectors);
-is($duplicates, 0, "none of $ids ids was made twice");
+is($duplicates, 0, "none of $ids ids is made twice");
 $origin->wait_for_catchup($standby);
 is( $standby->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
 	$origin->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
@@ -68,7 +69,7 @@ is( $standby->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.m
 	'and the same mark');
 unlike(
 	slurp_file($standby->logfile), qr/inconsistent page found|PANIC|FATAL/,
-	'and each of its pages is the primary\'s');
+	'and the same pages');
 $origin->stop;
 
 my $combined = PostgreSQL::Test::Cluster->new('combined');
@@ -80,13 +81,13 @@ cmp_ok(
 	'>', $largest, 'the combined backup makes greater ids');
 $combined->stop;
 
-# Checksums, which servers have from 18 on
+# Checksums, which are on by default from 18 on
 foreach my $mode ($combined->pg_version >= 18 ? ('--check', '--disable') : (), '--enable', '--check')
 {
-	command_ok([ 'pg_checksums', '--no-sync', $mode, $combined->data_dir ], "pg_checksums $mode");
+	command_ok([ 'pg_checksums', '--no-sync', $mode, $combined->data_dir ], "pg_checksums $mode succeeds");
 }
 my $before = $combined->start && $combined->safe_psql('postgres', 'SELECT snowflake_nextval()');
-cmp_ok($before, '>', $largest, 'and after that as well');
+cmp_ok($before, '>', $largest, 'ids are greater after that, too');
 $combined->stop;
 $standby->stop;
 

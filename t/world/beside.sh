@@ -1,17 +1,17 @@
 #!/bin/bash
 #
-# Other software for PostgreSQL 18, beside the extension: that it works, and, where
-# ids are made meanwhile, that none is made twice.  All of it comes from Debian, and
-# is installed in the directory with the release that has 18.
+# Test other software for PostgreSQL 18 along with the extension: that it works, and,
+# where ids are made meanwhile, that none is made twice.  All of it comes from Debian,
+# and is installed in the directory with the release that has 18.
 #
-# The parts run on one server, which preloads all libraries that can be, and each
-# in a database of its own, but for promotions, recoveries, copies and backups, which
-# are Perl tests with servers of their own.  PARTS are some of the names below, by default
-# all of them.
+# The parts run on one server, which preloads all libraries that can be, each in a
+# database of its own; except promotions, recoveries, copies and backups, which are Perl
+# tests with servers of their own.  PARTS are some of the names below, by default all of
+# them.
 #
 # usage: t/world/beside.sh [PART ...], as root
 #
-# SNOWFLAKE_SECONDS sets for how long sqlsmith runs (default 60).
+# SNOWFLAKE_SECONDS sets how long sqlsmith runs (default 60).
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -46,15 +46,15 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 		pgtt plpgsql-check plprofiler plproxy repack set-user squeeze timescaledb wal2json)
 	log=$(mktemp)
 	trap 'rm -f "$log"' EXIT
-	# TCP ports of its own
+	# TCP ports of our own
 	need_packages iproute2
 	{
 		chroot "$(release_dir 18)" apt-get -q update &&
 			chroot "$(release_dir 18)" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 				apt-get -q -y --no-install-recommends install "${packages[@]/#/postgresql-18-}" \
 				pg-auto-failover-cli pgbackrest pgcopydb pgpool2 sqlsmith
-	} >"$log" 2>&1 || { cat "$log"; die "could not install what is tested"; }
-	# pgextwlist looks for extensions where they are installed, and nowhere else
+	} >"$log" 2>&1 || { cat "$log"; die "could not install the packages to be tested"; }
+	# pgextwlist looks for extensions only in the directory of installed ones
 	place=$(mktemp --directory "$(release_dir 18)/var/tmp/snowflake-beside.XXXXXX")
 	trap 'rm -rf "$log" "$place"' EXIT
 	cp snowflake.control snowflake--*.sql registry/*.control registry/*.sql "$place"
@@ -68,7 +68,8 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	exit "$status"
 fi
 
-# without pg_show_plans, which crashes beside TimescaleDB, with the extension or without
+# without pg_show_plans, which crashes together with TimescaleDB, even without the
+# extension
 libraries=(timescaledb snowflake pg_stat_statements pg_stat_kcache pg_wait_sampling pg_qualstats
 	pg_hint_plan pgaudit pgsentinel credcheck set_user plprofiler plpgsql_check
 	pg_failover_slots pglogical pg_cron pg_squeeze pg_rewrite auto_explain auth_delay pg_prewarm
@@ -97,7 +98,7 @@ status=0
 clients=()
 trap 'end_clients; stop_others; stop_throwaway_server' EXIT
 
-# Servers that a part has started, and what else it has in the background, end with it.
+# Stop the servers that a part has started, and its other background processes.
 stop_others()
 {
 	local data pid
@@ -111,7 +112,7 @@ stop_others()
 	done
 }
 
-# Run SQL, in the database of the part if no other parameters of psql say where.
+# Run SQL, in the part's database unless other parameters of psql say otherwise.
 query()
 {
 	local sql=$1
@@ -120,7 +121,7 @@ query()
 	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$sql" "$@"
 }
 
-# Run files of SQL that print lines that begin with "ok" or "not ok".
+# Run SQL files whose checks print lines that begin with "ok" or "not ok".
 run_files()
 {
 	local failed=
@@ -135,8 +136,8 @@ run_files()
 	[ -z "$failed" ]
 }
 
-# A client that has its statements run, wherever the server is, and keeps what they print.
-# Lines are long, so that few of them wait in the pipe when it ends.
+# Run a client that repeats statements, wherever the server is, and keeps their output.
+# Lines are long, so that few of them are left in the pipe when it ends.
 run_client()
 {
 	while [ ! -e "$throwaway/stop" ]; do
@@ -147,7 +148,8 @@ run_client()
 	done
 }
 
-# Four clients that insert rows and keep the ids that they see.  Returns when each has made some.
+# Run four clients that insert rows and keep the ids that they see.  Returns when they
+# have made some.
 start_clients()
 {
 	local client
@@ -162,7 +164,7 @@ start_clients()
 	wait_for_ids 2000
 }
 
-# Wait until the clients have made so many more.
+# Wait until the clients have made a number of further ids.
 wait_for_ids()
 {
 	local tries before
@@ -183,7 +185,7 @@ end_clients()
 	clients=()
 }
 
-# Have them end, and look at what they have seen.
+# End the clients, and check the ids that they have seen.
 check_clients()
 {
 	local ids duplicates
@@ -193,21 +195,22 @@ check_clients()
 	ids=$(wc -l <"$throwaway/seen")
 	duplicates=$((ids - $(sort --unique "$throwaway/seen" | wc -l)))
 	echo "# $1: $ids ids, $duplicates duplicates"
-	check "$1: no id was made twice" "$duplicates" -eq 0
+	check "$1: no id is made twice" "$duplicates" -eq 0
 }
 
-# The same, with no error, and their rows in a table of the part's database.
+# Do the same, and check that there were no errors, and that all rows are in a table of
+# the part's database.
 check_rows()
 {
 	check_clients "$1"
 	cat "$throwaway"/errors.* | sed 's/^/# /'
-	check "$1: clients have seen no error" -z "$(cat "$throwaway"/errors.*)"
+	check "$1: clients see no errors" -z "$(cat "$throwaway"/errors.*)"
 	query "COPY (SELECT id FROM ${2:-orders}) TO STDOUT" | sort >"$throwaway/rows"
-	check "$1: all rows are there" -z "$(comm -23 "$throwaway/seen" "$throwaway/rows")"
-	check "$1: and with different ids" -z "$(uniq --repeated "$throwaway/rows")"
+	check "$1: all rows are in the table" -z "$(comm -23 "$throwaway/seen" "$throwaway/rows")"
+	check "$1: all rows have different ids" -z "$(uniq --repeated "$throwaway/rows")"
 }
 
-# A database with the extension and a table, for the part to be run.
+# Create a database for a part, with the extension and a table.
 new_database()
 {
 	query "CREATE DATABASE $1" --dbname=postgres
@@ -228,13 +231,13 @@ wait_for()
 	die "not after $tries tries: $1"
 }
 
-# What is said about core and 18 itself, in the guide and in README.
+# The guide's statements about PostgreSQL itself, and 18
 part_core()
 {
 	run_files "$here/core.sql"
 }
 
-# The recipe of the guide, and then all clients at once.
+# The guide's recipe, then all clients at once
 part_timescaledb()
 {
 	sed -n '/^```sql with TimescaleDB$/,/^```$/p' source/doc/guide.md | grep -v '^```' >recipe.sql
@@ -248,10 +251,10 @@ part_timescaledb()
 		query "SELECT drop_chunks('measurements', older_than => snowflake_first_from(now() - interval '3 days'))" >/dev/null
 	done
 	check_rows "TimescaleDB" measurements
-	check "COPY and MERGE have made theirs" "$(query 'SELECT count(*) FROM measurements WHERE value > 0')" -ge 40000
+	check "COPY and MERGE have made their rows" "$(query 'SELECT count(*) FROM measurements WHERE value > 0')" -ge 40000
 }
 
-# Output plugins: what they send are the ids of the rows.
+# Output plugins must send the ids of the rows.
 part_decoding()
 {
 	local plugin options
@@ -269,15 +272,15 @@ part_decoding()
 			decoderbufs) options=", 'debug-mode', '1'" ;;
 			*) options=", 'skip-empty-xacts', '1'" ;;
 		esac
-		# the only numbers that are as long as an id
+		# no other numbers are as long as an id
 		query "COPY (SELECT data FROM pg_logical_slot_get_changes('$plugin', NULL, NULL$options)) TO STDOUT" |
 			grep -oE '\b[0-9]{17,19}\b' | sort --unique >"$plugin" || true
-		check "$plugin sends them all" -z "$(comm -23 seen "$plugin")" -a -s "$plugin"
+		check "$plugin sends all ids" -z "$(comm -23 seen "$plugin")" -a -s "$plugin"
 		query "SELECT FROM pg_drop_replication_slot('$plugin')"
 	done
 }
 
-# A table, of which half are dead rows, so that there is something to do.
+# Fill a table, half of it with dead rows, so that there is work to do.
 fill_orders()
 {
 	query "INSERT INTO orders (item) SELECT 'tea' FROM generate_series(1, 100000)"
@@ -291,7 +294,7 @@ part_repack()
 	start_clients
 	pg_repack --dbname=repack --table=orders --no-superuser-check >repack.log 2>&1 || sed 's/^/# /' repack.log
 	wait_for_ids 1000
-	check "pg_repack has been through" "$(grep -c 'repacking table "public.orders"' repack.log)" -eq 1
+	check "pg_repack has rewritten the table" "$(grep -c 'repacking table "public.orders"' repack.log)" -eq 1
 	check_rows pg_repack
 }
 
@@ -305,11 +308,11 @@ part_squeeze()
 	start_clients
 	query "SELECT squeeze.squeeze_table('public', 'orders')" >/dev/null
 	wait_for_ids 1000
-	check "pg_squeeze has been through" "$(query "SELECT pg_relation_filenode('orders')")" != "$file"
+	check "pg_squeeze has rewritten the table" "$(query "SELECT pg_relation_filenode('orders')")" != "$file"
 	check_rows pg_squeeze
 }
 
-# A plain table becomes a partitioned one.
+# A plain table becomes partitioned.
 part_rewrite()
 {
 	fill_orders
@@ -319,7 +322,7 @@ part_rewrite()
 	start_clients
 	query "SELECT rewrite_table('orders', 'orders_new', 'orders_old')" >/dev/null
 	wait_for_ids 1000
-	check "pg_rewrite has been through" "$(query "SELECT relkind FROM pg_class WHERE relname = 'orders'")" = p
+	check "pg_rewrite has rewritten the table" "$(query "SELECT relkind FROM pg_class WHERE relname = 'orders'")" = p
 	check_rows pg_rewrite
 }
 
@@ -328,7 +331,7 @@ part_ivm()
 	run_files "$here/ivm.sql" || return 1
 	start_clients "" "INSERT INTO orders (item) SELECT 'tea' FROM generate_series(1, 20) RETURNING id;"
 	check_rows pg_ivm
-	check "pg_ivm: the view has counted them" "$(query "SELECT count FROM items WHERE item = 'tea'")" = \
+	check "pg_ivm: the view counts the rows" "$(query "SELECT count FROM items WHERE item = 'tea'")" = \
 		"$(query "SELECT count(*) FROM orders WHERE item = 'tea'")"
 }
 
@@ -338,10 +341,10 @@ part_pgtt()
 	start_clients "options='-c session_preload_libraries=pgtt' dbname=pgtt" \
 		"INSERT INTO baskets SELECT FROM generate_series(1, 20) RETURNING id;"
 	check_clients pgtt
-	check "pgtt: clients have seen no error" -z "$(cat "$throwaway"/errors.*)"
+	check "pgtt: clients see no errors" -z "$(cat "$throwaway"/errors.*)"
 }
 
-# Two shards behind a third database: functions that are run in either.
+# Two shards behind a third database, with functions that run in either
 part_plproxy()
 {
 	local shard
@@ -356,14 +359,14 @@ part_plproxy()
 	run_files plproxy.sql || return 1
 	start_clients "" "SELECT add_order(i::text) FROM generate_series(1, 20) AS i;"
 	check_clients plproxy
-	check "plproxy: clients have seen no error" -z "$(cat "$throwaway"/errors.*)"
+	check "plproxy: clients see no errors" -z "$(cat "$throwaway"/errors.*)"
 	for shard in shard_0 shard_1; do
 		query "COPY (SELECT id FROM orders) TO STDOUT" --dbname=$shard
 	done | sort >rows
 	check "plproxy: all rows are in the shards" -z "$(comm -23 seen rows)" -a -z "$(uniq --repeated rows)"
 }
 
-# Next month's partitions, made by a job.
+# A job that creates partitions in advance
 part_cron()
 {
 	query 'CREATE EXTENSION pg_cron'
@@ -374,11 +377,11 @@ part_cron()
 	wait_for "SELECT count(*) > 1 FROM orders"
 	wait_for "SELECT count(*) >= 7 FROM snowflake_partitions('events')"
 	query 'INSERT INTO events DEFAULT VALUES'
-	check "pg_cron: no job has failed" "$(query "SELECT count(*) FROM cron.job_run_details WHERE status = 'failed'")" -eq 0
+	check "pg_cron: no job fails" "$(query "SELECT count(*) FROM cron.job_run_details WHERE status = 'failed'")" -eq 0
 	query "SELECT cron.unschedule(jobid) FROM cron.job" >/dev/null
 }
 
-# A role that owns nothing installs what is on the list, also what is not trusted.
+# A role that owns nothing installs extensions on the list, even untrusted ones.
 part_extwlist()
 {
 	query 'DROP EXTENSION snowflake CASCADE' 2>/dev/null
@@ -387,13 +390,13 @@ part_extwlist()
 	query "ALTER ROLE tenant SET extwlist.extensions = 'snowflake,snowflake_registry'"
 	query 'GRANT CREATE ON SCHEMA public TO tenant'
 	query 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_registry' --username=tenant
-	check "pgextwlist: a role makes ids" "$(query \
+	check "pgextwlist: an ordinary role makes ids" "$(query \
 		"SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)" --username=tenant)" = 1000
-	check "pgextwlist: the extension belongs to it or a superuser" "$(query \
+	check "pgextwlist: both extensions are installed" "$(query \
 		"SELECT count(*) FROM pg_extension WHERE extname LIKE 'snowflake%'")" = 2
 	query 'DROP EXTENSION snowflake' --username=tenant
 	query 'CREATE EXTENSION pg_trgm' --username=tenant 2>error || true
-	check "pgextwlist: others are refused" "$(grep -c 'whitelisted\|permission denied' error)" -ge 1
+	check "pgextwlist: other extensions are refused" "$(grep -c 'whitelisted\|permission denied' error)" -ge 1
 }
 
 part_partman()
@@ -406,7 +409,7 @@ part_partman()
 	cat out
 }
 
-# A copy of a database, with its mark and without.
+# A copy of a database, with and without its mark
 part_pgcopydb()
 {
 	local target mark
@@ -425,9 +428,9 @@ part_pgcopydb()
 		--dir "$throwaway/copydb_skipped" >copydb.log 2>&1 || sed 's/^/# /' copydb.log
 	unset TMPDIR
 	for target in whole skipped; do
-		check "pgcopydb: the rows are in $target" "$(query 'SELECT count(*) FROM orders' --dbname=$target)" = 1000
+		check "pgcopydb: all rows are in $target" "$(query 'SELECT count(*) FROM orders' --dbname=$target)" = 1000
 	done
-	check "pgcopydb takes the mark along" "$(query 'SELECT last_value FROM snowflake_internal.mark' --dbname=whole)" -ge "$mark"
+	check "pgcopydb copies the mark" "$(query 'SELECT last_value FROM snowflake_internal.mark' --dbname=whole)" -ge "$mark"
 	check "pgcopydb --skip-extensions does not" \
 		"$(query 'SELECT last_value FROM snowflake_internal.mark' --dbname=skipped)" -lt "$mark"
 }
@@ -451,11 +454,12 @@ part_prepared()
 	check "two-phase commit: ids after a crash are greater" "$(query 'SELECT snowflake_nextval()')" -gt "$before"
 	query "COMMIT PREPARED 'first'"
 	query "ROLLBACK PREPARED 'second'"
-	check "two-phase commit: rows that were prepared are there" "$(query "SELECT count(*) FROM orders WHERE item = 'prepared'")" = 1000
+	check "two-phase commit: prepared rows are in the table" "$(query "SELECT count(*) FROM orders WHERE item = 'prepared'")" = 1000
 	check "two-phase commit: all ids differ" "$(query 'SELECT count(*) - count(DISTINCT id) FROM orders')" -eq 0
 }
 
-# Copies of a template that has the extension, by either strategy, and of one in use before.
+# Copies of a template with the extension, by either strategy; the template was used
+# before.
 part_templates()
 {
 	local name database tries
@@ -463,8 +467,9 @@ part_templates()
 	query "INSERT INTO orders SELECT FROM generate_series(1, 1000)"
 	query "ALTER DATABASE templates IS_TEMPLATE true" --dbname=postgres
 	for name in wal_log file_copy; do
-		# workers of what is preloaded look into each database now and then, and one
-		# that is copied must have no session; each try waits for five seconds
+		# Background workers of preloaded libraries look into each database now and
+		# then, but a database that is copied must have no sessions.  Each try waits for
+		# five seconds.
 		for tries in {1..12}; do
 			! query "CREATE DATABASE from_$name TEMPLATE templates STRATEGY $name" --dbname=postgres || break
 		done
@@ -480,11 +485,11 @@ part_templates()
 	for database in templates from_wal_log from_file_copy; do
 		query "COPY (SELECT id FROM orders WHERE id > (SELECT id FROM orders ORDER BY id OFFSET 999 LIMIT 1)) TO STDOUT" --dbname=$database
 	done >rows
-	check "templates: databases from one make different ids" "$(sort --unique rows | wc -l)" = 300000
+	check "templates: databases from one template make different ids" "$(sort --unique rows | wc -l)" = 300000
 }
 
-# pgpool in front of a primary and its standby, which it balances reads over, and in
-# front of two servers to which it sends each statement.
+# pgpool in front of a primary and its standby, to which it distributes reads, and in
+# front of two servers to which it sends each statement
 part_pgpool()
 {
 	local mode
@@ -496,27 +501,27 @@ part_pgpool()
 	pg_ctl --pgdata="$throwaway/standby" --log="$throwaway/standby.log" --silent --wait start
 	wait_for "SELECT count(*) = 1 FROM pg_class WHERE relname = 'new_id'" --port=5433
 
-	# all reads go to the standby, if pgpool takes them for such
+	# all statements that pgpool considers reads go to the standby
 	start_pgpool streaming_replication 5433 "backend_weight0 = 0
 backend_weight1 = 1
 write_function_list = 'currval,lastval,nextval,setval'"
-	check "pgpool with a list of older examples sends an id's call to the standby" \
+	check "pgpool with the list in older examples sends a call for an id to the standby" \
 		"$(sqlstate_of 'SELECT snowflake_nextval()')" = 25006
 	stop_pgpool
 	start_pgpool streaming_replication 5433 'backend_weight0 = 0
 backend_weight1 = 1'
 	check "pgpool: reads are sent to the standby" "$(query "SELECT current_setting('port')" --port=5434)" = 5433
-	check "pgpool with empty lists goes by the volatility" "$(sqlstate_of 'SELECT snowflake_nextval()')" = 00000
-	check "pgpool: not so for a view" "$(sqlstate_of 'SELECT id FROM new_id')" = 25006
-	check "pgpool: nor for a function that is said to be stable" "$(sqlstate_of 'SELECT stable_id()')" = 25006
+	check "pgpool with empty lists considers the volatility" "$(sqlstate_of 'SELECT snowflake_nextval()')" = 00000
+	check "pgpool: but not in a view" "$(sqlstate_of 'SELECT id FROM new_id')" = 25006
+	check "pgpool: nor in a function that is declared stable" "$(sqlstate_of 'SELECT stable_id()')" = 25006
 	stop_pgpool
 	start_pgpool streaming_replication 5433 "backend_weight0 = 0
 backend_weight1 = 1
 $(sed -n '/^ *```pgpool.conf$/,/^ *```$/p' source/doc/guide.md | grep -v '```')"
-	check "pgpool with the lines of the guide: the function" "$(sqlstate_of 'SELECT snowflake_nextval()')" = 00000
-	check "pgpool with the lines of the guide: the view" "$(sqlstate_of 'SELECT id FROM new_id')" = 00000
-	check "pgpool with the lines of the guide: the other function" "$(sqlstate_of 'SELECT stable_id()')" = 00000
-	check "pgpool with the lines of the guide: reads are sent to the standby" \
+	check "pgpool with the guide's settings: the function works" "$(sqlstate_of 'SELECT snowflake_nextval()')" = 00000
+	check "pgpool with the guide's settings: the view works" "$(sqlstate_of 'SELECT id FROM new_id')" = 00000
+	check "pgpool with the guide's settings: the stable function works" "$(sqlstate_of 'SELECT stable_id()')" = 00000
+	check "pgpool with the guide's settings: reads are sent to the standby" \
 		"$(query "SELECT current_setting('port')" --port=5434)" = 5433
 	start_clients "host=$throwaway port=5434 dbname=pgpool"
 	check_rows pgpool
@@ -528,14 +533,14 @@ $(sed -n '/^ *```pgpool.conf$/,/^ *```$/p' source/doc/guide.md | grep -v '```')"
 	pg_ctl --pgdata="$throwaway/standby" --log="$throwaway/standby.log" --silent --wait start
 	start_pgpool native_replication 5433 ''
 	query "INSERT INTO orders (item) VALUES ('copied')" --port=5434
-	check "pgpool: a statement that is sent to both makes different ids" \
+	check "pgpool: a statement sent to both servers makes different ids" \
 		"$(query "SELECT id FROM orders WHERE item = 'copied'")" != \
 		"$(query "SELECT id FROM orders WHERE item = 'copied'" --port=5433)"
 	stop_pgpool
 	pg_ctl --pgdata="$throwaway/standby" --silent --mode=immediate stop
 }
 
-# The SQLSTATE of a statement that is run through pgpool.
+# Print the SQLSTATE of a statement that is run through pgpool.
 sqlstate_of()
 {
 	local sqlstate
@@ -545,7 +550,7 @@ sqlstate_of()
 	echo "${sqlstate:-00000}"
 }
 
-# Start pgpool, on port 5434, with the server's other port and more settings.
+# Start pgpool on port 5434, with the port of the other server and further settings.
 start_pgpool()
 {
 	local mode=$1 other=$2
@@ -583,7 +588,7 @@ stop_pgpool()
 	wait "$!" || true
 }
 
-# A backup and an incremental one, taken under load, and what is made of them.
+# A full and an incremental backup, taken under load, and a server restored from them
 part_pgbackrest()
 {
 	local backrest
@@ -616,13 +621,13 @@ END
 	"${backrest[@]}" verify >verified 2>&1 || sed 's/^/# /' verified
 	check "pgBackRest: the repository is sound" "$(grep -ciE 'invalid|missing' verified)" -eq 0
 
-	# a server of this backup, while the first one goes on
+	# restore this backup to another server, while the first one continues
 	"${backrest[@]}" --pg1-path="$throwaway/restored" --type=immediate --target-action=promote restore
 	printf '%s\n' 'port = 5433' 'archive_mode = off' >>"$throwaway/restored/postgresql.conf"
 	pg_ctl --pgdata="$throwaway/restored" --log="$throwaway/restored.log" --silent --wait start
 	wait_for 'SELECT NOT pg_is_in_recovery()' --port=5433
 	query 'SELECT snowflake_nextval() FROM generate_series(1, 100000)' --port=5433 >"$throwaway/ids.restored"
-	check "pgBackRest: the server of its backup makes ids on a timeline of its own" \
+	check "pgBackRest: the restored server makes ids on a timeline of its own" \
 		"$(query 'SELECT snowflake_timeline(snowflake_nextval())' --port=5433)" -ne \
 		"$(query 'SELECT snowflake_timeline(snowflake_nextval())')"
 	pg_ctl --pgdata="$throwaway/restored" --silent --mode=immediate stop
@@ -667,11 +672,11 @@ part_failover()
 		autoctl perform failover --pgdata "$lab.monitor"
 		wait_for_secondary
 		wait_for_ids 2000
-		check "pg_auto_failover: ids of timeline $timeline" \
+		check "pg_auto_failover: ids have timeline $timeline" \
 			"$(query 'SELECT snowflake_timeline(snowflake_nextval())' "$primary")" = "$timeline"
 	done
 	check_clients pg_auto_failover
-	# they stop their servers
+	# the nodes stop their servers
 	for node in 2 1 0; do
 		kill "$(<"$lab.$node.pid")"
 		wait "$(<"$lab.$node.pid")" || true
@@ -691,7 +696,8 @@ start_autoctl()
 		>>"$throwaway/failover.log" 2>&1 &
 }
 
-# The monitor of pg_auto_failover has a primary, and a secondary that follows it.
+# Wait until the monitor of pg_auto_failover sees a primary, and a secondary that
+# follows it.
 wait_for_secondary()
 {
 	wait_for "SELECT array_agg(reportedstate::text ORDER BY reportedstate::text) = '{primary,secondary}'
@@ -699,7 +705,7 @@ wait_for_secondary()
 		'host=127.0.0.1 port=5441 user=autoctl_node dbname=pg_auto_failover'
 }
 
-# Random queries, by a role that owns the database.
+# Random queries, by a role that owns the database
 part_sqlsmith()
 {
 	local seconds=${SNOWFLAKE_SECONDS:-60} before crashes internal run
@@ -714,17 +720,17 @@ part_sqlsmith()
 	timeout "$seconds" sqlsmith --target="host=$throwaway dbname=sqlsmith user=smith" --exclude-catalog \
 		--verbose >sqlsmith.log 2>&1 || true
 	run=$(query "SELECT sum(calls) FROM pg_stat_statements JOIN pg_roles ON pg_roles.oid = userid WHERE rolname = 'smith'")
-	echo "# sqlsmith: $run of its queries had no error"
+	echo "# sqlsmith: $run of its queries had no errors"
 	wait_for_ids 1000
 	crashes=$(tail -n "+$before" "$throwaway/log" | grep -cE 'terminated by signal|PANIC' || true)
 	internal=$(tail -n "+$before" "$throwaway/log" | grep -A 4 'ERROR:  XX000' | grep -c 'LOCATION:.*\(snowflake\|\.\./src\)' || true)
 	check "sqlsmith: many queries were run" "${run:-0}" -gt 100
-	check "sqlsmith: no backend has crashed" "$crashes" -eq 0
-	check "sqlsmith: no internal error is ours" "$internal" -eq 0
+	check "sqlsmith: no backend crashes" "$crashes" -eq 0
+	check "sqlsmith: no internal error comes from the extension" "$internal" -eq 0
 	check_rows sqlsmith
 }
 
-# One that breaks off leaves the others alone.
+# Run a part in a subshell, so that it does not affect others if it breaks off.
 run_part()
 (
 	status=0
@@ -738,7 +744,7 @@ run_part()
 for part in "$@"; do
 	stage run_part "$part"
 done
-check "${#libraries[@]} libraries were preloaded together" "$(query \
+check "${#libraries[@]} libraries can be preloaded together" "$(query \
 	"SELECT array_length(string_to_array(current_setting('shared_preload_libraries'), ','), 1)")" = ${#libraries[@]}
-check "no server process has crashed" "$(grep -cE 'terminated by signal|PANIC|TRAP' "$throwaway/log")" -eq 0
+check "no server process crashes" "$(grep -cE 'terminated by signal|PANIC|TRAP' "$throwaway/log")" -eq 0
 exit "$status"

@@ -1,8 +1,8 @@
 #!/bin/bash
 #
-# The generators of doc/clients/ that hand out ids from blocks: by threads, forked
-# children and other processes at once, while psql makes ids; killed in the middle of
-# a block; and while the server crashes.
+# Test the generators of doc/clients/ that hand out ids from blocks: with threads,
+# forked children and other processes at the same time, while psql makes ids; when they
+# are killed in the middle of a block; and when the server crashes.
 #
 # usage: t/world/blocks.sh [sqlalchemy]
 
@@ -19,7 +19,7 @@ CONF
 clients=$PWD/source/doc/clients
 programs=$PWD/source/t/world/blocks
 background=()
-# timeout passes the signal on to what it runs
+# timeout passes the signal on to its command
 trap 'kill "${background[@]}" 2>/dev/null || true; stop_throwaway_server' EXIT
 [ "$only" = sqlalchemy ] || need_node_pg sequelize@6 typeorm@1
 status=0
@@ -34,8 +34,8 @@ make_ids()
 	query "SELECT snowflake_id() FROM generate_series(1, $1)"
 }
 
-# The ids in the files that begin with a name.  A process that was killed may leave
-# a part of a line.
+# Print the ids in the files that begin with a name.  A killed process may leave an
+# incomplete line.
 ids_of()
 {
 	perl -ne 'print if /\n\z/' "$1".*
@@ -46,7 +46,7 @@ count_twice()
 	ids_of "$1" | sort | uniq --repeated | wc -l
 }
 
-# Wait until so many ids are in files that begin with a name.
+# Wait until files that begin with a name have a number of ids.
 wait_for_ids()
 {
 	local tries
@@ -58,8 +58,8 @@ wait_for_ids()
 	return 1
 }
 
-# Two processes with four threads each, one of them with two children with as many,
-# and psql.
+# Run two processes with four threads each, one of which has two children with four
+# threads each, and psql.
 check_together()
 {
 	local name=$1 expected=$2 failed=0
@@ -76,11 +76,11 @@ check_together()
 	background=()
 	check "$name: all processes succeed" "$failed" -eq 0
 	check "$name: $expected ids" "$(ids_of together | wc -l)" -eq "$expected"
-	check "$name: none came twice" "$(count_twice together)" -eq 0
-	check "$name: none is 0" "$(ids_of together | grep -cx 0)" -eq 0
+	check "$name: no id comes twice" "$(count_twice together)" -eq 0
+	check "$name: no id is 0" "$(ids_of together | grep -cx 0)" -eq 0
 }
 
-# A process is killed, and the server crashes while another one goes on.
+# Kill a process, and crash the server while another one continues.
 check_crashes()
 {
 	local name=$1 goes_on=0 before
@@ -106,12 +106,12 @@ check_crashes()
 	wait "${background[1]}" 2>/dev/null || true
 	background=()
 	[ "$goes_on" -eq 1 ] || cat survivor.log
-	check "$name: a client goes on after a crash of the server" "$goes_on" -eq 1
-	check "$name: of $(ids_of crash | wc -l) ids of that, of one that was killed, and of psql, none came twice" \
+	check "$name: a client continues after a crash of the server" "$goes_on" -eq 1
+	check "$name: of $(ids_of crash | wc -l) ids of that client, a killed one and psql, none comes twice" \
 		"$(count_twice crash)" -eq 0
 }
 
-# A program that prints what is checked, and that it is done.
+# Run a program that prints its checks, and "done" at the end.
 check_program()
 {
 	local name=$1
@@ -120,7 +120,7 @@ check_program()
 	"$@" >program.out 2>program.log || cat program.log
 	sed --quiet "s/^\(\(not \)\?ok - \)/\1blocks: $name: /p" program.out
 	! grep -q '^not ok' program.out || status=1
-	check "$name: all of that was checked" "$(tail -n 1 program.out)" = 'done'
+	check "$name: all checks were made" "$(tail -n 1 program.out)" = 'done'
 }
 
 check_sqlalchemy()
@@ -132,11 +132,11 @@ check_sqlalchemy()
 	check_crashes "$name" /usr/bin/python3 "$programs/hand_out.py" "$clients" "postgresql+$driver://"
 
 	twice=$(/usr/bin/python3 "$programs/fork.py" "$clients" "postgresql+$driver://")
-	check "$name: a fork in the middle of a block brings no id twice" "$twice" = 0
+	check "$name: no id comes twice after a fork in the middle of a block" "$twice" = 0
 	mkdir -p mutant
 	sed '/register_at_fork/d' "$clients/sqlalchemy_blocks.py" >mutant/sqlalchemy_blocks.py
 	twice=$(/usr/bin/python3 "$programs/fork.py" "$throwaway/mutant" "postgresql+$driver://")
-	check "$name: mutant that knows nothing of forks: $twice ids that came twice are found" "$twice" -gt 0
+	check "$name: mutant that ignores forks: $twice duplicates are found" "$twice" -gt 0
 
 	check_program "$name" /usr/bin/python3 "$programs/orders.py" "$clients" "postgresql+$driver://" "$throwaway/log"
 }
@@ -152,6 +152,6 @@ check_node()
 query 'CREATE EXTENSION snowflake' >/dev/null
 [ "$only" = sqlalchemy ] || check_node
 check_sqlalchemy psycopg2
-# SQLAlchemy knows psycopg 3 from 2.0 on
+# SQLAlchemy supports psycopg 3 from 2.0 on
 ! /usr/bin/python3 -c 'import sqlalchemy.dialects.postgresql.psycopg' 2>/dev/null || check_sqlalchemy psycopg
 exit "$status"

@@ -1,8 +1,8 @@
-# Citus: a coordinator and its workers, which lease their worker ids, insert at once in
-# every way; nodes come, crash, are cut off from the registry, and the coordinator fails
-# over.  No id comes twice.  Run by citus.sh.
+# Citus: a coordinator and its workers, which lease their worker ids, insert at the same
+# time in every way.  Nodes are added, crash, are cut off from the registry, and the
+# coordinator fails over.  No id is made twice.  citus.sh runs this.
 #
-# SNOWFLAKE_SECONDS sets for how long clients are at work each time (default 10).
+# SNOWFLAKE_SECONDS sets how long clients insert each time (default 10).
 
 use strict;
 use warnings;
@@ -28,7 +28,7 @@ my %settings = (
 	'max_wal_senders' => 10,
 	'snowflake.max_wait' => '10s');
 
-# Each node has a role of its own in the registry, so that one can be cut off.
+# Create a node, with a role of its own in the registry, so that it can be cut off.
 sub new_node
 {
 	my ($name, %others) = @_;
@@ -38,7 +38,7 @@ CREATE ROLE $name LOGIN;
 GRANT USAGE ON SCHEMA snowflake_registry TO $name;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_registry TO $name;
 EOC
-	# long enough for a busy machine to renew it in time
+	# long enough that even a busy machine renews it in time
 	my %lease = lease_from($registry, 'snowflake.registry_lease' => '10s');
 	delete $lease{preload};
 	$lease{'snowflake.registry'} .= " user=$name";
@@ -48,7 +48,7 @@ EOC
 	return $node;
 }
 
-# Our extension is to come from the coordinator.
+# Create Citus, and drop our extension, so that it comes from the coordinator later.
 sub create_citus
 {
 	my ($node) = @_;
@@ -81,8 +81,8 @@ sub wait_for_ids
 	return;
 }
 
-# Every way to insert, from each of these nodes.  The last one has its ids made where the
-# shards are.
+# All ways to insert, from any of the nodes.  The last one makes ids where the shards
+# are.
 my @scripts = (
 	"\\set c random(1, 1000)\nINSERT INTO orders (customer) VALUES (:c);",
 	'INSERT INTO orders (customer) SELECT generate_series(1, 100);',
@@ -117,7 +117,7 @@ sub finish_load
 
 my @tables = qw(orders copies known readings tenant.orders);
 
-# All ids that there are, and how many of them are there twice.
+# Return the number of all ids, and of duplicates.
 sub rows_and_duplicates
 {
 	my ($node) = @_;
@@ -126,12 +126,12 @@ sub rows_and_duplicates
 	return split /\|/, row_of($node, "SELECT count(*), count(*) - count(DISTINCT id) FROM ($all) AS ids");
 }
 
-# The coordinator has a worker id of its own, so that its standby can take that over; the
-# timeline keeps the ids of the two apart.
+# The coordinator has a fixed worker id, so that its standby can take it over; the
+# timeline keeps their ids apart.
 $registry->safe_psql(
 	'postgres',
 	"SELECT snowflake_registry.reserve(0, 'the coordinator')");
-# as many are left as there are workers
+# leave as many worker ids as there are workers
 $registry->safe_psql('postgres', "SELECT snowflake_registry.reserve(i, 'later') FROM generate_series(4, 31) AS i");
 my $coordinator = new_server('coordinator', 'snowflake.worker_id' => 0, %settings);
 create_citus($coordinator);
@@ -157,9 +157,9 @@ CREATE SCHEMA tenant;
 CREATE TABLE tenant.orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), note text);
 EOC
 is( row_of($coordinator, "SELECT citus_table_type FROM citus_tables WHERE table_name = 'tenant.orders'::regclass"),
-	'schema', 'a table of a distributed schema');
+	'schema', 'a table can be in a distributed schema');
 
-# Insert from one node into everything.
+# Insert from one node into all kinds of tables.
 sub insert_everywhere
 {
 	my ($node) = @_;
@@ -192,19 +192,19 @@ sub insert_everywhere
 
 insert_everywhere($_) foreach $coordinator, $workers[0];
 
-# the field of an id in RETURNING needs the layout: Citus takes IMMUTABLE functions there
+# in RETURNING, Citus accepts only IMMUTABLE functions, so a field needs the layout
 is( (sqlstate_of($coordinator, 'INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id)'))[0],
-	'0A000', 'a field of the layout in force cannot be returned');
+	'0A000', 'a field cannot be returned without a layout');
 is( row_of($coordinator, "INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id, 'snowflake')"),
-	0, 'with the layout it can');
+	0, 'but with a layout');
 cmp_ok(
 	row_of(
 		$coordinator,
 		"SELECT count(*) FROM orders WHERE snowflake_between(id, now() - interval '1 hour', NULL) AND customer = 1"),
 	'>', 1,
-	'snowflake_between() within a shard');
+	'snowflake_between() works within a shard');
 is( row_of($coordinator, "SELECT count(*) FROM orders WHERE NOT snowflake_between(id, '2020-01-01', NULL)"),
-	0, 'and in all of them');
+	0, 'and in all shards');
 
 # a table with another key
 $coordinator->safe_psql('postgres', <<'EOC');
@@ -214,10 +214,10 @@ INSERT INTO legacy (note) SELECT 'x' FROM generate_series(1, 100);
 EOC
 my ($state, $messages) = sqlstate_of($coordinator, "CALL snowflake_adopt('legacy', 'id')");
 is($state, '0A000', 'a distributed table is not adopted');
-like($messages, qr/HINT: .*undistribute_table/, 'and the hint says what to do');
+like($messages, qr/HINT: .*undistribute_table/, 'and the hint shows what to do');
 $coordinator->safe_psql('postgres', "SELECT undistribute_table('legacy')");
 is( (sqlstate_of($coordinator, "CALL snowflake_adopt('legacy', 'id')"))[0],
-	'0A000', 'nor one whose sequence was distributed');
+	'0A000', 'nor is one whose sequence was distributed');
 $coordinator->safe_psql('postgres', <<'EOC');
 ALTER TABLE legacy ALTER COLUMN id SET DEFAULT snowflake_nextval();
 SELECT create_distributed_table('legacy', 'id');
@@ -231,16 +231,16 @@ is( row_of(
 		$coordinator, 'SELECT (SELECT max(id) FROM legacy) > 1000000 AND (SELECT max(id) FROM legacy_orders) > 1000000'
 	),
 	't',
-	'which works');
+	'setting the default works instead');
 
-# One worker, then three, onto which the shards are moved while clients are at work.
+# One worker, then three, to which the shards are moved while clients insert
 sub rate
 {
 	my ($what, @nodes) = @_;
 	my ($before) = rows_and_duplicates($nodes[0]);
 	my $begin = time;
 
-	finish_load("$what: inserted from each node", start_load(@nodes));
+	finish_load("$what: clients insert from each node", start_load(@nodes));
 	my ($after) = rows_and_duplicates($nodes[0]);
 	cmp_ok($after, '>', $before, sprintf('%s: %.0f rows per second', $what, ($after - $before) / (time - $begin)));
 	return;
@@ -250,15 +250,15 @@ rate('1 worker', $coordinator, $workers[0]);
 my @clients = start_load($coordinator, $workers[0]);
 $coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($_) . ')') foreach @workers[ 1, 2 ];
 $coordinator->safe_psql('postgres', "SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')");
-finish_load('inserted while nodes are added and shards move', @clients);
+finish_load('clients insert while nodes are added and shards move', @clients);
 is( row_of($coordinator, "SELECT count(DISTINCT nodeport) FROM citus_shards WHERE table_name = 'orders'::regclass"),
 	3, 'the shards are on three workers');
-is(row_of($_, "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"), 1, $_->name . ' got the extension')
+is(row_of($_, "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"), 1, $_->name . ' has the extension')
   foreach @workers;
 wait_for_ids($_, $_->name . ' is ready') foreach @workers;
 is( scalar(keys %{ { map { row_of($_, 'SELECT worker_id FROM snowflake_status()') => 1 } $coordinator, @workers } }),
 	4,
-	'with worker ids that differ');
+	'with different worker ids');
 insert_everywhere($_) foreach @workers;
 rate('3 workers', $coordinator, @workers);
 
@@ -268,9 +268,9 @@ sleep $seconds / 3;
 $workers[1]->stop('immediate');
 sleep 1;
 $workers[1]->start;
-# what they saw are errors of connections
+# the errors that clients saw are those of lost connections
 $_->{run}->finish foreach @clients;
-wait_for_ids($workers[1], 'a worker that crashed is ready again');
+wait_for_ids($workers[1], 'a crashed worker is ready again');
 rate('after a crash', $coordinator, @workers);
 
 # A worker is cut off from the registry for longer than its lease.  Another server gets
@@ -281,16 +281,17 @@ $registry->safe_psql(
 	'ALTER ROLE worker3 NOLOGIN; '
 	  . "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'worker3'");
 ok( $workers[2]->poll_query_until('postgres', "SELECT state = 'no lease' FROM snowflake_status()"),
-	'the lease of a worker that is cut off ends');
+	'the lease of a worker that was cut off ends');
 is( (sqlstate_of($workers[2], 'SET snowflake.max_wait = 0; INSERT INTO orders (customer) VALUES (1)'))[0],
-	'SF004', 'it makes no ids');
+	'SF004', 'it makes no ids then');
 my $spare = new_node('spare');
 $coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($spare) . ')');
-wait_for_ids($spare, 'a node that is added meanwhile is ready');
-is(row_of($spare, 'SELECT worker_id FROM snowflake_status()'), $worker_id, 'with the worker id of the other');
-# its shards take the rows of others, whose ids are made elsewhere
+wait_for_ids($spare, 'a node added meanwhile is ready');
+is( row_of($spare, 'SELECT worker_id FROM snowflake_status()'), $worker_id,
+	'with the worker id of the one that was cut off');
+# its shards still take rows whose ids are made elsewhere
 finish_load(
-	'inserted from the others',
+	'clients insert from the other nodes',
 	start_scripts([ @scripts[ 0 .. 2 ] ], $coordinator, @workers[ 0, 1 ], $spare));
 $registry->safe_psql('postgres', 'ALTER ROLE worker3 LOGIN');
 $registry->safe_psql('postgres', 'SELECT snowflake_registry.unreserve(4, clock_timestamp())');
@@ -310,7 +311,7 @@ $coordinator->stop('immediate');
 $_->{run}->finish foreach @clients;
 $standby->promote;
 
-# citus_update_node() wakes the maintenance daemon, and crashes if that is not there yet
+# citus_update_node() wakes the maintenance daemon, and crashes if it does not run yet
 $standby->poll_query_until(
 	'postgres',
 	"SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type LIKE 'Citus Maintenance Daemon%'"
@@ -328,7 +329,7 @@ isnt(
 rate('after a failover', $standby, @workers, $spare);
 
 my ($rows, $duplicates) = rows_and_duplicates($standby);
-is($duplicates, 0, "none of $rows ids came twice");
-cmp_ok($rows, '>', 10_000, 'there are many');
+is($duplicates, 0, "none of $rows ids is made twice");
+cmp_ok($rows, '>', 10_000, 'there are many rows');
 
 done_testing();

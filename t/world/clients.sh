@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Run what doc/clients/ shows: real drivers against a real server, directly and
+# Run the examples in doc/clients/: real drivers with a real server, directly and
 # through pgbouncer in transaction mode.  Each prints the id that it was given.
 #
 # usage: t/world/clients.sh
@@ -29,7 +29,7 @@ query()
 	psql --no-psqlrc --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$1"
 }
 
-# Run a client, and see whether the id that it prints is that of its row.
+# Run a client, and check whether it prints the id of its row.
 check_client()
 {
 	local name=$1 id found
@@ -47,7 +47,7 @@ check_client()
 	fi
 }
 
-# Those that work with a table that is there.
+# Run the clients that need an existing table.
 check_all()
 {
 	local how=$1
@@ -58,7 +58,7 @@ check_all()
 	check_client "JDBC$how" java -cp /usr/share/java/postgresql.jar "$clients/Jdbc.java"
 }
 
-# Those that create it: the default must have come with it.
+# Run a client that creates the table, and check that it has the default.
 check_model()
 {
 	query 'DROP TABLE IF EXISTS orders' >/dev/null 2>&1
@@ -66,9 +66,9 @@ check_model()
 	if [ "$(query "SELECT format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid)
 			FROM pg_attribute JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 			WHERE attrelid = 'orders'::regclass AND attname = 'id'")" = 'bigint|snowflake_id()' ]; then
-		echo "ok - $1: the key is a bigint, and the server makes it"
+		echo "ok - $1: the key is a bigint that the server makes"
 	else
-		echo "not ok - $1: the key is a bigint, and the server makes it"
+		echo "not ok - $1: the key is a bigint that the server makes"
 		status=1
 	fi
 }
@@ -77,7 +77,7 @@ query 'CREATE EXTENSION snowflake' >/dev/null
 check_model SQLAlchemy "$clients/sqlalchemy_model.py"
 check_model Django "$clients/django_model.py"
 
-# A model that says nothing about its key.
+# A model that does not define its key
 cat >default_auto_field.py <<END
 import django_model
 from django.conf import settings
@@ -110,7 +110,7 @@ sed "s/host=localhost/host=localhost port=$port/; s/^listen_port.*/listen_port =
 	"$clients/pgbouncer.ini" >pgbouncer.ini
 printf '%s\n' "pidfile = $PWD/pgbouncer.pid" "logfile = $PWD/pgbouncer.log" >>pgbouncer.ini
 chmod 644 pgbouncer.ini
-# its own background process, which must not outlive us
+# it runs in the background, and must not outlive this script
 as_user pgbouncer --daemon --quiet pgbouncer.ini
 trap 'kill "$(cat "$throwaway/pgbouncer.pid")" || true; stop_throwaway_server' EXIT
 for ((i = 0; i < 100; i++)); do
@@ -119,7 +119,7 @@ for ((i = 0; i < 100; i++)); do
 done
 PGPORT=$bouncer_port check_all ", through pgbouncer"
 
-# Blocks: several callers at once, in two processes, while psql makes ids, too.
+# Blocks: several callers at once, in two processes, while psql makes ids
 node source/t/world/blocks/hand_out.js "$clients" blocks 1 0 50000 &
 one=$!
 PGPORT=$bouncer_port node source/t/world/blocks/hand_out.js "$clients" blocks 1 0 50000 &

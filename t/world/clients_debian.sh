@@ -1,13 +1,13 @@
 #!/bin/bash
 #
-# Run what doc/clients/ shows for the ORMs and drivers that Debian packages, each in a
-# database of its own, whose owner is no superuser.  Packages and server are those of the
-# release that has PostgreSQL 18; Diesel's, of the one that has 17.
+# Run the examples in doc/clients/ for the ORMs and drivers that Debian packages, each
+# in a database of its own with an ordinary owner.  Packages and server are those of the
+# release with PostgreSQL 18; those of Diesel, of the release with 17.
 #
-# An example prints the id of a row, the same id as it came with a row that refers to it,
-# and JSON; then most insert 100 rows more.  The server's log says in how many statements.
-# The layout makes ids that need 63 bits.  What is in t/world/clients/ goes on from there:
-# schemas that are dumped, compared, loaded and dropped.
+# An example prints the id of a row, the same id from a row that refers to it, and JSON;
+# most then insert 100 more rows.  The server's log shows the number of statements.  The
+# layout makes ids that need 63 bits.  The programs in t/world/clients/ continue from
+# there, with schemas that are dumped, compared, loaded and dropped.
 #
 # usage: t/world/clients_debian.sh [TOOL ...], as root
 
@@ -28,7 +28,7 @@ declare -A packages=(
 	[asyncpg]='python3-asyncpg'
 	[dbix_class]='libdbix-class-perl libdbix-class-schema-loader-perl libsql-translator-perl libdbd-pg-perl'
 )
-# Diesel of the release with 18 does not compile with that release's other crates.
+# In the release with 18, Diesel does not compile with the other crates.
 declare -A in_release=([diesel]=17)
 all=(rails eloquent doctrine sequel gorm pgx diesel peewee sqlmodel asyncpg dbix_class)
 [ $# -gt 0 ] || set -- "${all[@]}"
@@ -51,7 +51,7 @@ run_tools()
 		chroot "$(release_dir "$version")" apt-get -q update &&
 			chroot "$(release_dir "$version")" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 				apt-get -q -y --no-install-recommends install "${wanted[@]}"
-	} >"$log" 2>&1 || { cat "$log"; echo "could not install what is tested"; return 1; }
+	} >"$log" 2>&1 || { cat "$log"; echo "could not install the packages to be tested"; return 1; }
 	run_in_release "$version" t/world/clients_debian.sh "$@"
 }
 
@@ -81,20 +81,21 @@ clients=$throwaway/source/doc/clients
 tests=$throwaway/source/t/world/clients
 status=0
 
-# As a superuser, whoever runs the tools.
+# Run SQL as a superuser, even if the tools run as another role.
 query()
 {
 	PGUSER=postgres psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 "${@:2}" --command="$1"
 }
 
-# How many statements that begin as a regular expression says there are since the log had a size.
+# Count the statements in the log, from an offset, that begin with a regular expression.
 count_statements()
 {
 	tail --bytes="+$(($1 + 1))" "$throwaway/log" |
 		grep --count --ignore-case -E "LOG:  (statement|execute [^:]*): *($2)" || true
 }
 
-# Run an example, which inserts a row, and 100 more in so many statements; with 0, no more.
+# Run an example that inserts a row, then 100 more with a number of statements; none if
+# that is 0.
 run_example()
 {
 	local statements=$1 size lines=() ids
@@ -115,7 +116,7 @@ run_example()
 	check "$tool: the id is the same in JSON" "$(query "SELECT count(*)
 		FROM jsonb_path_query('${lines[2]:-null}', 'lax $.**.id') AS found
 		WHERE found #>> '{}' = '${lines[0]}'")" -gt 0
-	check "$tool: the server makes the keys, and no column else has the default" \
+	check "$tool: the server makes the keys, and no other column has the default" \
 		"$(query "SELECT string_agg(adrelid::regclass || '.' || attname || ' ' || format_type(atttypid, atttypmod) || ' '
 				|| pg_get_expr(adbin, adrelid), ', ' ORDER BY adrelid::regclass::text)
 			FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
@@ -124,11 +125,11 @@ run_example()
 	[ "$statements" -gt 0 ] || return 0
 	ids=$(query "SELECT count(*) FROM orders WHERE item = 'coffee' AND id > 2 ^ 62")
 	check "$tool: 100 rows have ids" "$ids" -eq 100
-	check "$tool: statements that insert 100 rows: $statements" \
+	check "$tool: 100 rows are inserted by $statements statements" \
 		"$(count_statements "$size" '(INSERT INTO|COPY) ("?public"?\.)?"?orders')" -eq $((1 + statements))
 }
 
-# Run the example once more, and go on from there, in the language of the tool.
+# Run the example once more, and continue from there in the language of the tool.
 run_more()
 {
 	local failed=
@@ -167,7 +168,7 @@ check_sequel()
 	run_more ruby "$tests/sequel.rb"
 }
 
-# Debian's packages of Go are sources in a tree, without modules.
+# Debian packages Go sources as a tree, without modules.
 build_go()
 {
 	GO111MODULE=off CGO_ENABLED=0 GOPATH=/usr/share/gocode GOCACHE=$throwaway/go GOFLAGS=-p=2 go build -o "$throwaway/$tool" "$clients/$tool.go"
@@ -191,7 +192,7 @@ check_pgx()
 	run_example 1 "$throwaway/pgx"
 }
 
-# Debian's crates are a registry in a directory.
+# Debian's crates are a local registry.
 check_diesel()
 {
 	mkdir -p crate/src crate/.cargo

@@ -1,20 +1,20 @@
 #!/bin/bash
 #
-# Run what doc/clients has for the tools of Node.js that npm has: TypeORM, Drizzle,
+# Run the examples in doc/clients for the tools of Node.js on npm: TypeORM, Drizzle,
 # Sequelize, Prisma, MikroORM, Kysely, Postgres.js and node-postgres.  Each has a
-# database of its own, in which these are looked at:
+# database of its own, and is tested for:
 #
-#	- an id comes back exactly in a row, nested in another, and in JSON
-#	- many rows are inserted by one statement
-#	- the tool finds no difference between its model and the database, and finds one
-#	  if the default is missing
-#	- when the tool wipes the database, the extension is left or removed as a whole,
+#	- ids that come back exactly in a row, nested in another one, and in JSON
+#	- many rows inserted by one statement
+#	- no difference between the model and the database, and a difference if the
+#	  default is missing
+#	- when the tool wipes the database: the extension is left or removed as a whole,
 #	  and new ids are greater than all before
-#	- the traps of doc/clients/README.md
-#	- a table is adopted before its model is changed (TypeORM)
+#	- the traps in doc/clients/README.md
+#	- a table that is adopted before its model is changed (TypeORM)
 #
-# Prisma's own "migrate" and "db push" need a download from elsewhere: the same engine
-# runs in its build for WebAssembly.
+# Prisma's own "migrate" and "db push" need a download from elsewhere; the same engine
+# is run in its build for WebAssembly.
 #
 # usage: t/world/clients_npm.sh
 
@@ -25,7 +25,7 @@ cd "$(dirname "$0")/../.."
 command -v npm >/dev/null || need_packages npm
 port=$((20000 + RANDOM % 10000))
 umask 022
-# All ids are odd, and greater than 2^62: none of them fits into a number.
+# All ids are odd and greater than 2^62, so that no JavaScript number can hold one.
 start_throwaway_server <<END
 listen_addresses = 'localhost'
 port = $port
@@ -39,7 +39,7 @@ work=$throwaway/work
 log=$throwaway/tool.log
 status=0
 
-# Versions are exact: the layout of some of these tools' files changes often.  Scripts
+# Versions are exact, as the file layout of some of these tools changes often.  Scripts
 # of packages would download things; only that of "node" is needed.
 install()
 {
@@ -55,7 +55,7 @@ install --prefix "$work" --ignore-scripts pg@8.23.1 typeorm@1.1.1 drizzle-orm@0.
 	@prisma/schema-engine-wasm@7.10.0-4.0edf323efd1d98336f3f0a68684b56f689b900d3 \
 	@mikro-orm/core@7.2.1 @mikro-orm/sql@7.2.1 @mikro-orm/postgresql@7.2.1 kysely@0.29.9 postgres@3.4.9
 PATH=$throwaway/node/node_modules/.bin:$work/node_modules/.bin:$PATH
-# "generate" wants to know of an engine that it does not run; and no calls home
+# "generate" asks for an engine that it does not run; and no update checks
 export PRISMA_SCHEMA_ENGINE_BINARY=/bin/true PRISMA_HIDE_UPDATE_MESSAGE=1 CHECKPOINT_DISABLE=1
 
 query()
@@ -63,7 +63,7 @@ query()
 	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$1"
 }
 
-# Make a tool's database, and go to its examples.
+# Create a tool's database, and change to its examples.
 begin()
 {
 	tool=$1 database=$2
@@ -73,13 +73,13 @@ begin()
 	cd "$work/${3-$database}"
 }
 
-# Run a tool.  What it says is shown if it fails.
+# Run a tool.  Prints its output if it fails.
 run()
 {
 	"$@" >"$log" 2>&1 </dev/null || { sed 's/^/# /' "$log"; return 1; }
 }
 
-# Run an example, which prints an id as it is in a row, nested, and in JSON.
+# Run an example, which prints an id from a row, a nested id, and JSON.
 check_example()
 {
 	local lines given
@@ -87,9 +87,9 @@ check_example()
 	run "$@" || true
 	mapfile -t lines <"$log"
 	given=$(query "SELECT id FROM orders WHERE item = 'tea' AND id > 2 ^ 62 AND id % 2 = 1") || given=
-	check "$tool: an id in a row" -n "$given" -a "${lines[0]-}" = "$given"
-	check "$tool: an id that is nested" -n "$given" -a "${lines[1]-}" = "$given"
-	check "$tool: an id in JSON" -n "$given" -a \
+	check "$tool: an id in a row is exact" -n "$given" -a "${lines[0]-}" = "$given"
+	check "$tool: a nested id is exact" -n "$given" -a "${lines[1]-}" = "$given"
+	check "$tool: an id in JSON is exact" -n "$given" -a \
 		"$(sed 's/.*"id":\("[0-9]*"\).*/\1/' <<<"${lines[2]-}")" = "\"$given\""
 }
 
@@ -102,7 +102,7 @@ check_one_insert()
 				AND query ~* '^insert into (\"?public\"?\.)?\"?orders\"? ?\('")" = '1 for 3'
 }
 
-# What remains if an example does not take care.
+# Run an example without its precaution, and check that ids lose digits.
 check_trap()
 {
 	local name=$1 lines
@@ -113,7 +113,7 @@ check_trap()
 	check "$tool: $name" -n "${lines[1]-}" -a "${lines[0]-}" != "${lines[1]-}"
 }
 
-# What the tool says about the difference, with and without a default.
+# Check the difference that the tool reports, with and without a default.
 check_diff()
 {
 	local nothing=$1 found=no
@@ -121,16 +121,16 @@ check_diff()
 
 	! run "$@" || ! grep -qxF -e "$nothing" "$log" || found=nothing
 	[ $found = nothing ] || sed 's/^/# /' "$log"
-	check "$tool: the database is as the model" $found = nothing
+	check "$tool: the database matches the model" $found = nothing
 	query 'ALTER TABLE orders ALTER id DROP DEFAULT' || { status=1; return; }
 	found=no
 	! run "$@" || ! grep -qi '^alter table "orders" alter column "id" set default snowflake_id()' "$log" ||
 		found=default
-	check "$tool: a missing default would be found" $found = default
+	check "$tool: a missing default is found" $found = default
 	query 'ALTER TABLE orders ALTER id SET DEFAULT snowflake_id()'
 }
 
-# Have the tool wipe the database.  The extension is "there" after it, or "gone".
+# Have the tool wipe the database.  After that, the extension must be "there" or "gone".
 check_wiped()
 {
 	local name=$1 expected=$2 last
@@ -170,18 +170,18 @@ Column('text')(Tea.prototype, 'name');
 module.exports = new DataSource({ type: 'postgres', url: process.env.DATABASE_URL, entities: [Tea] });
 END
 run typeorm schema:log --dataSource decorated.js || status=1
-check "$tool: @PrimaryColumn() with the same key" \
+check "$tool: @PrimaryColumn() gives the same key" \
 	"$(grep -c '^CREATE TABLE "teas" ("id" bigint NOT NULL DEFAULT snowflake_id(),' "$log")" = 1
-# Convert: the model as it was, the table, then the new model.
+# Convert a table: the old model, the table, then the new model.
 sed "s/type: 'bigint', primary: true, default.*snowflake_id()'/type: 'int', primary: true, generated: true/" \
 	data-source.js >old.js
 run typeorm schema:sync --dataSource old.js || status=1
 query "INSERT INTO customers (name) VALUES ('Ada'); INSERT INTO orders (item, \"customerId\") VALUES ('milk', 1)" || status=1
 run typeorm schema:log --dataSource data-source.js || status=1
-check "$tool: a model that is changed first would drop the ids" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
+check "$tool: changing the model first would drop the ids" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
 query "CALL snowflake_adopt_all('public', drop_sequence => true)" || status=1
 run typeorm schema:log --dataSource old.js || status=1
-check "$tool: so would the old model, of an adopted table" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
+check "$tool: so would the old model with an adopted table" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
 check_diff 'Your schema is up to date - there are no queries to be executed by schema synchronization.' \
 	typeorm schema:log --dataSource data-source.js
 run typeorm schema:sync --dataSource data-source.js || status=1
@@ -205,7 +205,7 @@ check_example node example.js
 check_one_insert
 run node --eval "const { sequelize } = require('./models.js');
 	sequelize.sync({ alter: true, logging: console.log }).then(() => sequelize.close())" || status=1
-# it says again what is so already, and makes foreign keys anew
+# it repeats what is in place already, and recreates foreign keys
 check "$tool: sync() with alter runs" "$(grep -c 'ALTER TABLE "orders"' "$log")" -gt 0
 check "$tool: it drops nothing else" "$(grep -E 'DROP (TABLE|COLUMN|SEQUENCE|VIEW|SCHEMA)|"id" DROP' "$log")" = ''
 check "$tool: it leaves the key as it is" "$(query "SELECT data_type, column_default FROM information_schema.columns
@@ -238,7 +238,7 @@ check_one_insert
 check_diff nothing node schema.mjs ./mikro-orm.config.mjs getUpdateSchemaSQL
 sed "s/ignoreSchema: .*]/ignoreSchema: []/" mikro-orm.config.mjs >schemas.mjs
 run node schema.mjs ./schemas.mjs getUpdateSchemaSQL || status=1
-check "$tool: without ignoreSchema, updates try to drop ours" "$(grep -c '^drop schema.*snowflake_internal' "$log")" = 1
+check "$tool: without ignoreSchema, updates try to drop the schema of the extension" "$(grep -c '^drop schema.*snowflake_internal' "$log")" = 1
 sed 's/\.autoincrement(false)//' mikro-orm.config.mjs >serial.mjs
 run node schema.mjs ./serial.mjs getCreateSchemaSQL || status=1
 check "$tool: without autoincrement(false), the key is a serial" "$(grep -c '"id" bigserial' "$log")" = 2
@@ -255,7 +255,7 @@ begin Kysely kysely
 check_example node example.mjs
 check_one_insert
 query 'DROP TABLE orders, customers' || status=1
-# the id as it is
+# select the id without a cast
 sed "s/cast('orders.id', 'text').as('id')/'orders.id'/" example.mjs >trap.mjs
 check_trap 'without cast(), ids in jsonArrayFrom() lose digits' node trap.mjs
 
@@ -268,11 +268,11 @@ check_one_insert
 begin node-postgres node_json .
 query 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id(), item text)'
 check_example node node_json_example.js
-# without the parsers, which only it requires
+# without the parsers, which only this file requires
 sed '/node_json/d' node_json_example.js >trap.js
 query 'TRUNCATE orders'
 check_trap 'without node_json.js, ids in JSON lose digits' node trap.js
-# banner and all but what loads the driver
+# without the banner
 check "the guide shows node_json.js" "$(sed -n '/^```js of node_json.js$/,/^```$/{//!p}' "$throwaway/source/doc/guide.md")" = \
 	"$(sed 1,2d "$work/node_json.js")"
 

@@ -1,7 +1,7 @@
-# Copies of a server that are started beside it: those of pg_basebackup, and the
-# subscribers that pg_createsubscriber makes of its standbys.  A worker id that was
-# set by ALTER SYSTEM comes with them, and then equal ids are made; with one that is
-# set before the first start, as the guide says, none are.
+# Copies of a server that are started along with it: those of pg_basebackup, and the
+# subscribers that pg_createsubscriber makes of its standbys.  A worker id that was set
+# by ALTER SYSTEM is copied, too, and then the same ids are made.  With one that is set
+# before the first start, as the guide advises, no id is made twice.
 
 use strict;
 use warnings;
@@ -30,7 +30,7 @@ $primary->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.worker_id = 5');
 $primary->reload;
 $primary->backup('base');
 
-# A server of its own with the primary's data, as "postgres" would start it.
+# Create an independent server with the primary's data, as "postgres" would start it.
 sub base_backup
 {
 	my ($name) = @_;
@@ -59,12 +59,11 @@ sub subscriber
 			'--subscription', $name,
 			'--replication-slot', $name
 		],
-		"$name: pg_createsubscriber");
+		"$name: pg_createsubscriber succeeds");
 	return $node;
 }
 
-# All of them make ids at once.  Returns how many there are, and how many were made
-# twice.
+# Have all servers make ids at once.  Returns the number of ids, and of duplicates.
 sub hunt
 {
 	my @nodes = @_;
@@ -84,8 +83,8 @@ foreach my $make (\&base_backup, \&subscriber)
 
 	$_->start foreach @nodes;
 	is( $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
-		5, $_->name . ': the worker id has come along') foreach @nodes;
-	# whether they meet in the same ticks is chance
+		5, $_->name . ': the worker id is copied') foreach @nodes;
+	# whether they meet in the same ticks is up to chance
 	foreach my $try (1 .. 10)
 	{
 		($ids, $duplicates) = hunt($primary, @nodes);
@@ -103,19 +102,19 @@ foreach my $make (\&base_backup, \&subscriber)
 		append_to_file($nodes[$i]->data_dir . '/postgresql.auto.conf', "snowflake.worker_id = $worker_id\n");
 		$nodes[$i]->start;
 		is( $nodes[$i]->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
-			$worker_id, $nodes[$i]->name . ': has its own');
+			$worker_id, $nodes[$i]->name . ': has its own worker id');
 	}
 	($ids, $duplicates) = hunt($primary, @nodes);
-	cmp_ok($ids, '>', 5_000, "$kind: many ids");
+	cmp_ok($ids, '>', 5_000, "$kind: many ids were made");
 	is($duplicates, 0, "$kind: with different worker ids, none of $ids ids is made twice");
 	if ($kind eq 'subscriber')
 	{
-		# each has its own rows, and those of the primary
+		# each server has its own rows, and those of the primary
 		$_->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 10000)') foreach $primary, @nodes;
 		$_->wait_for_subscription_sync($primary, $_->name)                                    foreach @nodes;
 		$primary->wait_for_catchup($_->name)                                                  foreach @nodes;
 		is( $_->safe_psql('postgres', 'SELECT count(*), count(DISTINCT snowflake_worker_id(id)) FROM orders'),
-			'20000|2', $_->name . ': all rows are there') foreach @nodes;
+			'20000|2', $_->name . ': all rows have arrived') foreach @nodes;
 	}
 	$_->stop foreach @nodes;
 }

@@ -1,7 +1,7 @@
 #!/bin/bash
 #
-# The queries of doc/monitoring with the real postgres_exporter, as a role that
-# is in pg_monitor and nothing else; and the alert rules with Prometheus's promtool.
+# Run the queries in doc/monitoring with the real postgres_exporter, as a role that is a
+# member of pg_monitor only; and test the alert rules with Prometheus's promtool.
 #
 # usage: t/world/exporter.sh
 
@@ -16,7 +16,7 @@ CREATE EXTENSION snowflake;
 SELECT count(snowflake_nextval()) FROM generate_series(1, 4711);
 CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
 END
-# an error to be counted
+# an error for the counters
 psql --no-psqlrc --quiet --command="LOAD 'snowflake'" --command="ALTER SYSTEM SET snowflake.worker_id = 4711" --command="SELECT pg_reload_conf()" >/dev/null
 psql --no-psqlrc --quiet --command="SELECT pg_sleep(0.5)" --command="SELECT snowflake_nextval()" >/dev/null 2>&1 || true
 psql --no-psqlrc --quiet --command="LOAD 'snowflake'" --command="ALTER SYSTEM RESET snowflake.worker_id" --command="SELECT pg_reload_conf()" >/dev/null
@@ -36,27 +36,27 @@ done
 [ -s metrics ] || { cat exporter.log; die "no answer after $tries tries"; }
 grep ^snowflake metrics | sed 's/^/# /'
 
-# The value of a metric, by a pattern of its name and labels.
+# Print the value of a metric, given a pattern of its name and labels.
 value()
 {
 	sed -n "s/^$1 //p" metrics
 }
 check "ids are counted" "$(value 'snowflake_stat_ids_total{.*}')" = 4711
 check "errors are counted by kind" "$(value 'snowflake_errors_total{.*kind="F0000".*}')" = 1
-check "others are not" "$(value 'snowflake_errors_total{.*kind="SF001".*}')" = 0
+check "other kinds have no errors" "$(value 'snowflake_errors_total{.*kind="SF001".*}')" = 0
 check "ids can be made" "$(value 'snowflake_status_ready{.*state="ready".*}')" = 1
-check "all metrics are there" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 23
-check "and no error" "$(grep -c 'level=error' exporter.log)" -eq 0
+check "the exporter has all metrics" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 23
+check "the exporter logs no errors" "$(grep -c 'level=error' exporter.log)" -eq 0
 
-# promtool is all that is needed of Prometheus, whose package starts a server
+# only promtool is needed, and installing Prometheus would start a server
 apt-get -q download prometheus >promtool.log 2>&1 || { cat promtool.log; die "could not download prometheus"; }
 dpkg-deb --extract prometheus_*.deb prometheus
 cp source/doc/monitoring/alerts.yaml source/t/world/alerts_test.yaml .
 check "the alert rules fire when they should" \
 	"$(prometheus/usr/bin/promtool test rules alerts_test.yaml >promtool.log 2>&1 && echo yes)" = yes
-# each of them: a metric that is not there would be silent for ever
+# check each of them: a rule for a missing metric would never fire
 for metric in $(grep '^ *expr:' alerts.yaml | grep --only-matching 'snowflake_[a-z_]*' | sort --unique); do
-	check "$metric is a metric" "$(grep -c "^$metric{" metrics)" -ge 1
+	check "the exporter has $metric" "$(grep -c "^$metric{" metrics)" -ge 1
 done
 [ "$status" -eq 0 ] || cat exporter.log promtool.log
 exit "$status"

@@ -1,20 +1,20 @@
 #!/bin/bash
 #
-# What doc/kubernetes.md and Dockerfile say: the image of script/image, unpacked, and
-# a server that finds the extension in it by two settings only, with the SQL tests and
-# with the settings of the manifests; and the steps of Dockerfile.  On each version of
+# Test doc/kubernetes.md and Dockerfile: the image of script/image, unpacked, with a
+# server that finds the extension in it by only two settings, the SQL tests, and the
+# settings of the manifests; and the steps of Dockerfile.  Runs on each version of
 # PostgreSQL from 18 on, in the directory with the release that has it.
 #
 # usage: t/world/image.sh, as root
 #
-# SNOWFLAKE_CRDS may name a directory with CloudNativePG's definitions of its
-# resources (config/crd/bases in its sources), to check the manifests by.
+# SNOWFLAKE_CRDS may name a directory with CloudNativePG's resource definitions
+# (config/crd/bases in its sources), to validate the manifests.
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . script/lib.sh
 
-# buildah wants its root directory to be a mount point
+# buildah needs its root directory to be a mount point
 check_in_release()
 {
 	# shellcheck disable=SC2016
@@ -29,7 +29,7 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	/usr/bin/python3 t/world/manifests.py check "${SNOWFLAKE_CRDS-}" && status=0 || status=1
 	for version in "${!debian_release[@]}"; do
 		[ "$version" -ge 18 ] || continue
-		make_release "$version" || { echo "# PostgreSQL $version is left out: it cannot be had"; continue; }
+		make_release "$version" || { echo "# PostgreSQL $version is left out: it is not available"; continue; }
 		stage check_in_release "$version"
 	done
 	exit "$status"
@@ -62,7 +62,7 @@ restart()
 		{ tail -n 20 "$work/data/log"; exit 1; }
 }
 
-# The image, read by another program than that which wrote it
+# The image, read by a program other than the one that wrote it
 script/image "$work/first.tar" "$bindir/pg_config"
 script/image "$work/second.tar" "$bindir/pg_config" >/dev/null
 manifest_of() { tar --extract --to-stdout --file="$1" index.json | grep -o 'sha256:[0-9a-f]*'; }
@@ -70,12 +70,12 @@ check "the image can be reproduced" "$(manifest_of "$work/first.tar")" = "$(mani
 mkdir "$work/oci"
 tar --extract --file="$work/first.tar" --directory="$work/oci"
 umoci raw unpack --image "$work/oci:1.0" "$work/extension" >"$work/umoci.log" 2>&1 || cat "$work/umoci.log"
-check "the image holds the extension, and nothing else" "$(cd "$work/extension" && find . -type f | LC_ALL=C sort | tr '\n' ' ')" = \
+check "the image holds nothing but the extension" "$(cd "$work/extension" && find . -type f | LC_ALL=C sort | tr '\n' ' ')" = \
 	"./LICENSE ./lib/snowflake.so ./lib/snowflake_lease.so ./share/extension/snowflake--1.0.sql ./share/extension/snowflake.control ./share/extension/snowflake_registry--1.0.sql ./share/extension/snowflake_registry.control ./share/extension/snowflake_sql--1.0.sql ./share/extension/snowflake_sql.control "
-check "readable by all" -z "$(find "$work/extension" ! -perm -go=r)"
-check "and this machine has no other" -z "$(find /usr/lib/postgresql /usr/share/postgresql -name 'snowflake*' -print -quit)"
+check "its files are readable by all" -z "$(find "$work/extension" ! -perm -go=r)"
+check "the machine has no other copy of it" -z "$(find /usr/lib/postgresql /usr/share/postgresql -name 'snowflake*' -print -quit)"
 
-# The SQL tests, with a server that knows of it by two settings
+# The SQL tests, with a server that finds the extension by two settings
 mkdir "$work/socket"
 chown postgres "$work" "$work/socket"
 as_user "$bindir/initdb" --pgdata="$work/data" --username=postgres --encoding=UTF8 --locale=C --auth=trust --no-sync >/dev/null
@@ -93,7 +93,7 @@ as_user make -C "$work/source" PG_CONFIG="$bindir/pg_config" TAP_TESTS= installc
 	passed=yes || passed=no
 [ "$passed" = yes ] || { tail -n 20 "$work/tests.log"; head -n 60 "$work/source/regression.diffs"; } | sed 's/^/# /'
 check "the SQL tests pass" "$passed" = yes
-check "all of them" "$(grep -cE '^ok [0-9]+ ' "$work/tests.log")" -eq "$(make --silent PG_CONFIG="$bindir/pg_config" print-REGRESS | wc -w)"
+check "all of the SQL tests run" "$(grep -cE '^ok [0-9]+ ' "$work/tests.log")" -eq "$(make --silent PG_CONFIG="$bindir/pg_config" print-REGRESS | wc -w)"
 
 # The settings of the manifests
 query 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake'
@@ -105,12 +105,12 @@ for tries in {1..300}; do
 	[ "$(query 'SELECT lease_state FROM snowflake_status()')" != held ] || break
 	sleep 0.1
 done
-check "preloaded from the image, it leases a worker id" \
+check "with the library preloaded from the image, the server leases a worker id" \
 	"$(query 'SELECT lease_state, preloaded FROM snowflake_status()')" = "held|t" -a "$tries" -lt 300
-check "and makes ids" "$(query 'SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)')" = 1000
+check "the server makes ids" "$(query 'SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)')" = 1000
 as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=immediate stop
 
-# The steps of Dockerfile, with this release as the image that it begins with
+# The steps of Dockerfile, with this release as the base image
 buildah=(buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run")
 container=$("${buildah[@]}" from scratch)
 tar --create --file="$work/base.tar" --one-file-system --directory=/ --exclude='./var/cache/*' --exclude='./var/tmp/*' \
@@ -131,7 +131,7 @@ if [ "$built" = yes ]; then
 		psql --host=/tmp --username=postgres --dbname=postgres --tuples-only --no-align --command="CREATE EXTENSION snowflake" \
 			--command="SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)"
 		pg_ctl --pgdata=/tmp/data --mode=immediate stop' >"$work/used" 2>&1 || true
-	check "what it builds makes ids" "$(grep -cx 1000 "$work/used")" -eq 1
+	check "the image that it builds makes ids" "$(grep -cx 1000 "$work/used")" -eq 1
 	[ "$status" -eq 0 ] || sed 's/^/# /' "$work/used"
 fi
 

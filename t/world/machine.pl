@@ -1,7 +1,7 @@
-# What depends on the kind of machine, in a size for slow or emulated ones: lanes and
-# windows under many clients while they are closed, blocks, parallel workers, and
-# crashes after which the same seconds are lived again.  Also for a machine of your
-# own: script/check VERSION t/world/machine.pl
+# Tests that depend on the kind of machine, small enough for slow or emulated ones:
+# lanes and windows with many clients while windows are closed, blocks, parallel
+# workers, and crashes after which the same seconds pass again.  Try it on a machine of
+# your own: script/check VERSION t/world/machine.pl
 
 use strict;
 use warnings;
@@ -14,8 +14,8 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-# 16 clients, while an owner advances the ids again and again, which closes the windows
-# of all of them.  In a layout with little room they wait for each other most of the time.
+# 16 clients make ids, while an owner keeps advancing them, which closes the windows of
+# all clients.  In a narrow layout they wait for each other most of the time.
 foreach my $layout ('snowflake', 'snowflake lane:0')
 {
 	my $name = $layout =~ tr/a-z0-9/_/cr;
@@ -39,16 +39,16 @@ EOC
 INSERT INTO ids SELECT generate_series(first_id, last_id), -1, 0, 0 FROM snowflake_reserve(500);
 EOC
 	finish_clients($takers, "$layout: 16 clients make 160000 ids without a duplicate");
-	finish_clients($blocks, "$layout: so do 4 that take blocks");
-	finish_clients($advances, "$layout: while ids are advanced");
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'), 260_000, "$layout: all ids are there");
-	is($node->safe_psql('postgres', <<'EOC'), 0, "$layout: those of a client increase");
+	finish_clients($blocks, "$layout: 4 clients that take blocks succeed, too");
+	finish_clients($advances, "$layout: and ids are advanced meanwhile");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'), 260_000, "$layout: all ids are in the table");
+	is($node->safe_psql('postgres', <<'EOC'), 0, "$layout: the ids of each client increase");
 SELECT count(*) FROM (SELECT id <= lag(id) OVER (PARTITION BY client ORDER BY xid, n) AS is_wrong FROM ids WHERE client >= 0) AS i
 WHERE is_wrong
 EOC
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM advanced'), 1000, "$layout: 1000 advances");
+	is($node->safe_psql('postgres', 'SELECT count(*) FROM advanced'), 1000, "$layout: ids were advanced 1000 times");
 	my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-	is($node->safe_psql('postgres', <<"EOC"), '20000|20000', "$layout: parallel workers");
+	is($node->safe_psql('postgres', <<"EOC"), '20000|20000', "$layout: ids of parallel workers are unique");
 SET $force = on;
 CREATE TABLE forced AS SELECT snowflake_nextval() AS id FROM generate_series(1, 20000);
 SELECT count(*), count(DISTINCT id) FROM forced;
@@ -56,8 +56,8 @@ EOC
 	$node->stop;
 }
 
-# The clock falls back by a minute at each crash, so that what it showed before comes
-# again; ids go on, ahead of it.
+# The clock falls back by a minute at each crash, so that the same time passes again;
+# ids continue, ahead of the clock.
 my $node = new_server(
 	'crash',
 	clock => 1,
@@ -77,15 +77,15 @@ foreach my $round (1 .. 3)
 
 	my @ids = sort { $a <=> $b } map { /^(\d+)$/mg } map { slurp_file($_->{ids}) } @collectors;
 	cmp_ok(scalar @ids, '>', 100, "crash $round: many ids were made");
-	cmp_ok($ids[0], '>', $highest, "crash $round: greater ones than before");
+	cmp_ok($ids[0], '>', $highest, "crash $round: they are greater than before");
 	$highest = $ids[-1];
 }
 my ($ids, $duplicates) = count_duplicates(@all);
-is($duplicates, 0, "crashes: none of $ids ids was made twice");
+is($duplicates, 0, "crashes: none of $ids ids is made twice");
 crash($node);
 cmp_ok(
 	$node->safe_psql('postgres', 'SELECT snowflake_nextval()'),
-	'>', $highest, 'greater ids after a backend was killed, too');
+	'>', $highest, 'ids are greater after a backend was killed, too');
 $node->stop;
 
 done_testing();

@@ -1,14 +1,14 @@
 #!/bin/bash
 #
-# Machines of other kinds: the SQL tests and t/world/machine.pl, on
+# Other kinds of machines: run the SQL tests and t/world/machine.pl on
 #
 #	i386	32 bits, natively
 #	arm64	by qemu-user
 #	armhf	32 bits, with atomics of 64 bits simulated by spinlocks, by qemu-user
 #	s390x	most significant byte first, by qemu-user
 #
-# Emulated, memory is as strongly ordered as that of the machine itself: for weakly
-# ordered memory there is model/weak.
+# An emulated machine orders memory as strongly as the machine itself does; weakly
+# ordered memory is tested in model/weak.
 #
 # usage: t/world/machines.sh [ARCHITECTURE ...], as root
 
@@ -37,8 +37,8 @@ clean_up()
 	rm -rf "$work"
 }
 
-# Whether this machine runs programs of that kind, by an emulator if need be.  Says why
-# not.
+# Check whether this machine can run programs of an architecture, with an emulator if
+# necessary.  Prints the reason if not.
 runs()
 {
 	local architecture=$1 emulator
@@ -54,10 +54,10 @@ runs()
 		mkdir "$work/binfmt"
 		mount -t binfmt_misc binfmt_misc "$work/binfmt" 2>"$work/why" || true
 	fi
-	[ -e "$work/binfmt/register" ] || { echo "the kernel lets nobody register an emulator: $(<"$work/why")"; return 1; }
+	[ -e "$work/binfmt/register" ] || { echo "the kernel does not allow to register an emulator: $(<"$work/why")"; return 1; }
 	[ ! -e "$work/binfmt/$emulator" ] || return 0
 	need_packages qemu-user-static
-	# the package has done it, where something in charge of that runs
+	# the package may have registered it, if a service for that runs
 	[ ! -e "$work/binfmt/$emulator" ] || return 0
 	cat "/usr/lib/binfmt.d/$emulator.conf" >"$work/binfmt/register" 2>"$work/why" ||
 		{ echo "$emulator cannot be registered: $(<"$work/why")"; return 1; }
@@ -67,7 +67,7 @@ runs()
 check_machine()
 {
 	make_release "$version:$1" || return 1
-	# a test is ended after 30 minutes, so none may have to wait for another
+	# a test is ended after 30 minutes, so tests must not wait for each other
 	SNOWFLAKE_JOBS=1 run_in_release "$version:$1" script/check "$version" sql t/world/machine.pl
 }
 
@@ -75,7 +75,7 @@ for machine in "${machines[@]}"; do
 	if runs "$machine" >"$work/reason"; then
 		stage check_machine "$machine"
 	else
-		echo "# machines: $machine is skipped, as $(<"$work/reason")"
+		echo "# machines: $machine is skipped: $(<"$work/reason")"
 	fi
 done
 exit "$status"

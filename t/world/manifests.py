@@ -1,9 +1,9 @@
 #!/usr/bin/python3
-"""The manifests in doc/kubernetes.md.
+"""Check the manifests in doc/kubernetes.md, or print their settings.
 
-check [DIRECTORY]: they are YAML, what they refer to is there, and, with the directory of
-CloudNativePG's definitions, they have only fields that are known, with values of the right
-kind.  settings: the settings of the cluster that makes ids, as lines of postgresql.conf.
+check [DIRECTORY]: they are valid YAML, all references resolve, and, given the directory of
+CloudNativePG's definitions, they have only known fields, with values of the right type.
+settings: print the settings of the cluster that makes ids, as lines of postgresql.conf.
 """
 import glob
 import re
@@ -47,7 +47,7 @@ def check_by_definitions(directory):
             for version in crd['spec']['versions']:
                 key = (f"{crd['spec']['group']}/{version['name']}", crd['spec']['names']['kind'])
                 schemas[key] = version['schema']['openAPIV3Schema']
-    check('definitions are there', bool(schemas))
+    check('there are definitions', bool(schemas))
     for manifest in manifests:
         name = f"{manifest['kind']} {manifest['metadata']['name']}"
         schema = schemas.get((manifest['apiVersion'], manifest['kind']))
@@ -59,7 +59,7 @@ def check_by_definitions(directory):
         faults += unknown_fields(manifest, schema, name)
         for fault in faults:
             print('# ' + fault)
-        check(f'{name} is as it is defined', not faults)
+        check(f'{name} matches its definition', not faults)
 
 
 if sys.argv[1] == 'settings':
@@ -69,24 +69,24 @@ if sys.argv[1] == 'settings':
         print("%s = '%s'" % (name, value.replace("'", "''")))
     sys.exit()
 
-check('all of them are', len(manifests) >= 4 and all(m['apiVersion'] and m['metadata']['name'] for m in manifests))
-check('a value of a parameter is a text',
+check('there are at least four, with versions and names', len(manifests) >= 4 and all(m['apiVersion'] and m['metadata']['name'] for m in manifests))
+check('values of parameters are strings',
       all(isinstance(value, str) for c in clusters.values() for value in c['postgresql'].get('parameters', {}).values()))
-check('databases are of a cluster',
+check('each database belongs to a cluster',
       all(m['spec']['cluster']['name'] in clusters for m in manifests if m['kind'] == 'Database'))
-# the connection string, the service, the database, the role and the files that it names
+# what the connection string names: service, database, role and files
 connection = dict(re.findall(r'(\w+)=(\S+)', orders['postgresql']['parameters']['snowflake.registry']))
 registry = clusters[connection['host'].removesuffix('-rw')]
 check('the registry has the database', any(
     m['kind'] == 'Database' and m['spec']['name'] == connection['dbname'] and
     'snowflake_registry' in [e['name'] for e in m['spec']['extensions']] for m in manifests))
-check('and lets the role in', any(
+check('the registry admits the role', any(
     rule.split()[:3] == ['hostssl', connection['dbname'], connection['user']] for rule in registry['postgresql']['pg_hba']))
 projected = {'/projected/' + item['path'] for source in orders['projectedVolumeTemplate']['sources']
              for item in source['secret']['items']}
 check('files of the connection are mounted', {connection[k] for k in ('sslkey', 'sslcert', 'sslrootcert')} == projected)
-# libpq wants the key of root to be readable by its group at most
-check('and readable by the server only', orders['projectedVolumeTemplate']['defaultMode'] & 0o037 == 0)
+# libpq requires that a key owned by root is readable by its group at most
+check('only the server can read them', orders['projectedVolumeTemplate']['defaultMode'] & 0o037 == 0)
 if len(sys.argv) > 2 and sys.argv[2]:
     check_by_definitions(sys.argv[2])
 sys.exit(failed)

@@ -1,8 +1,8 @@
 #!/bin/bash
 #
-# Two servers and one worker id, which they lease from a registry.  Each is a
-# host of its own, and again and again the one that holds the lease is cut off
-# from the network, without a word to either side.
+# Two servers lease the only worker id from a registry.  Each is a host of its own, and
+# the one that holds the lease is cut off from the network again and again, without a
+# sign to either side.
 #
 # usage: t/world/network.sh
 
@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 . script/lib.sh
 
 need_packages iproute2
-# a network of our own, which is gone when we are
+# a network of our own, which disappears with this process
 [ -n "${SNOWFLAKE_NETWORK-}" ] || exec env SNOWFLAKE_NETWORK=1 unshare --net "$0"
 
 address=10.199.7
@@ -43,13 +43,13 @@ stop_nodes()
 	done
 }
 
-# SQL in a node, whose socket is in its data directory.
+# Run SQL in a node, whose socket is in its data directory.
 in_node()
 {
 	PGHOST=$throwaway/$1 psql --no-psqlrc --no-align --tuples-only --quiet --set=VERBOSITY=verbose --command="$2"
 }
 
-# A host with a cable of its name to the switch, and a server on it.
+# Create a host, connected to the switch by a cable of the same name, with a server.
 create_node()
 {
 	local name=$1 host
@@ -57,7 +57,7 @@ create_node()
 	unshare --net sleep infinity &
 	host=$!
 	hosts+=("$host")
-	# until it has left our network
+	# wait until it has left our network
 	while [ "$(readlink "/proc/$host/ns/net")" = "$(readlink /proc/self/ns/net)" ]; do
 		sleep 0.01
 	done
@@ -95,7 +95,7 @@ start_node()
 		{ cat "$throwaway/$1.log"; die "could not start $1"; }
 }
 
-# Seconds until a node makes ids.
+# Print the seconds until a node makes ids.
 wait_for_ids()
 {
 	local start=$EPOCHREALTIME tries
@@ -110,8 +110,8 @@ wait_for_ids()
 	die "$1 makes no ids after $tries tries"
 }
 
-# Cut the nodes off in turn, so many times, under clients of both.  Counts the
-# ids and the duplicates among them.
+# Cut the nodes off in turn, a number of times, while clients of both make ids.  Counts
+# the ids and the duplicates among them.
 hunt()
 {
 	local holder=north other=south round clients=() name waited swap
@@ -131,11 +131,12 @@ hunt()
 		ip link set "$holder" down
 		waited=$(wait_for_ids "$other")
 		in_node "$holder" 'SELECT snowflake_nextval()' >answer 2>&1 || true
-		echo "# $other makes ids $waited s after $holder was cut off, which then says: $(head -n 1 answer)"
+		echo "# $other makes ids $waited s after $holder was cut off, whose answer then is: $(head -n 1 answer)"
 		refused=$(grep -c '^ERROR:  SF004:' answer || true)
 		sleep 0.5
 		ip link set "$holder" up
-		# the lease worker asks again by then, and has to see who has it now
+		# by then the lease worker has asked again, and learned which server has the
+		# lease
 		sleep 3
 		swap=$holder holder=$other other=$swap
 	done
@@ -151,16 +152,16 @@ wait_for_ids north >/dev/null
 create_node south
 
 hunt 4
-check "no id was made twice" "$duplicates" -eq 0
-check "many were made" "$ids" -gt 20000
-check "who is cut off makes no ids after its lease" "$refused" -eq 1
+check "no id is made twice" "$duplicates" -eq 0
+check "many ids were made" "$ids" -gt 20000
+check "a server that is cut off makes no ids after its lease" "$refused" -eq 1
 
-# the other one takes over by itself when the lease is given back
+# the other server takes over by itself when the lease is released
 as_user pg_ctl --pgdata="$throwaway/north" --silent --mode=fast stop
 waited=$(wait_for_ids south)
 check "ids are made $waited s after the other server was stopped" "${waited%.*}" -lt 5
 
-# the same without the bound
+# the same without the end of the lease as a bound
 apply_mutant 'goes on after its lease' "$throwaway/source"
 as_user make --silent -C "$throwaway/source" PG_CONFIG="$bindir/pg_config" \
 	with_llvm=no install DESTDIR="$throwaway/stage" >"$throwaway/build.log" 2>&1

@@ -1,9 +1,9 @@
 #!/bin/bash
 #
-# The Debian package for a version of PostgreSQL: build it twice, install it, make
-# ids with it, also with JIT, run its own tests, and remove it.  All of that is done
-# in the directory with the release that has the version, so that the machine keeps
-# what it has.
+# Test the Debian package for a version of PostgreSQL: build it twice, install it, make
+# ids with it, with JIT, too, run its own tests, and remove it.  All of that happens in
+# the directory with the release that has the version, so that the machine is left
+# alone.
 #
 # usage: t/world/packages.sh VERSION, as root
 
@@ -31,7 +31,7 @@ chmod 755 "$work"
 trap 'dpkg --purge "$package" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 status=0
 
-# at the same time of the changelog, in the same place: then nothing differs
+# with the same time, from the changelog, and in the same place, nothing differs
 build()
 {
 	rm -rf "$work/build"
@@ -52,9 +52,9 @@ check "the package can be reproduced" "$(sha256sum <"$work/build/${package}_1.0_
 ! grep -q 'W: \|warning: ' "$work/build.log" || grep 'W: \|warning: ' "$work/build.log" | sed 's/^/# /'
 
 dpkg --install "$work/package.deb" >"$work/install.log" 2>&1 || cat "$work/install.log"
-check "it is installed" "$(dpkg-query --show --showformat='${db:Status-Status}' "$package")" = installed
-check "with bitcode for JIT" -e "/usr/lib/postgresql/$version/lib/bitcode/snowflake/snowflake.bc"
-check "and the guides" -e "/usr/share/doc/$package/doc/guide.md"
+check "the package can be installed" "$(dpkg-query --show --showformat='${db:Status-Status}' "$package")" = installed
+check "it has bitcode for JIT" -e "/usr/lib/postgresql/$version/lib/bitcode/snowflake/snowflake.bc"
+check "it has the guides" -e "/usr/share/doc/$package/doc/guide.md"
 
 cat >"$work/use.sql" <<'END'
 \set ON_ERROR_STOP 1
@@ -73,11 +73,11 @@ chmod 644 "$work/use.sql"
 pg_virtualenv -v "$version" psql --no-psqlrc --tuples-only --no-align --file="$work/use.sql" >"$work/used" 2>&1 ||
 	sed 's/^/# /' "$work/used"
 check "ids are made" "$(grep '^ids ' "$work/used")" = 'ids 100000'
-check "by worker 0" "$(grep '^worker ' "$work/used")" = 'worker 0'
-check "JIT is there" "$(grep '^jit ' "$work/used")" = 'jit true'
-check "and is used" "$(grep -c 'Inlining true' "$work/used")" -eq 1
+check "with worker id 0" "$(grep '^worker ' "$work/used")" = 'worker 0'
+check "JIT is available" "$(grep '^jit ' "$work/used")" = 'jit true'
+check "JIT is used" "$(grep -c 'Inlining true' "$work/used")" -eq 1
 
-# what the specification of PGXN's META.json requires, and files that are there
+# the keys that PGXN's specification of META.json requires, and files that must exist
 lacking=$(/usr/bin/python3 -c '
 import json, os
 meta = json.load(open("META.json"))
@@ -101,5 +101,5 @@ copy_sources "$work/tested"
 check "its own tests pass" "$passed" = yes
 
 dpkg --purge "$package" >/dev/null 2>&1
-check "nothing is left when it is removed" -z "$(find /usr/lib/postgresql /usr/share/postgresql /usr/share/doc -name '*snowflake*' -print -quit)"
+check "nothing is left after it is removed" -z "$(find /usr/lib/postgresql /usr/share/postgresql /usr/share/doc -name '*snowflake*' -print -quit)"
 exit "$status"

@@ -1,8 +1,8 @@
 #!/bin/bash
 #
-# Patroni with etcd and two members: the primary is killed under load again and
-# again, and the clients keep the ids that they see.  With one worker id for
-# both members, with one for each, and with leased ones.
+# Patroni with etcd and two members: the primary is killed under load again and again,
+# and the clients keep the ids that they see.  With one worker id for both members, with
+# one for each, and with leased ones.
 #
 # usage: t/world/patroni.sh [ROUNDS]
 
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 
 rounds=${1:-3}
 need_packages patroni etcd-server iproute2 tini curl
-# a network of our own, and somebody to reap the servers that we kill
+# a network of our own, and a process that reaps the servers that we kill
 [ -n "${SNOWFLAKE_NETWORK-}" ] ||
 	exec env SNOWFLAKE_NETWORK=1 unshare --net tini -s -- "$0" "$@"
 
@@ -30,22 +30,22 @@ etcd=21079
 either_member="host=127.0.0.1,127.0.0.1 port=$(server_port 1),$(server_port 2) user=postgres dbname=postgres"
 primary="$either_member target_session_attrs=read-write connect_timeout=2"
 
-# Become a program of the server's user, without what this machine puts into
-# the environment.  For the background.
+# Become a program of the server's user, without this machine's environment.  For the
+# background.
 become()
 {
 	exec setpriv --reuid=postgres --regid=postgres --init-groups \
 		env -i PATH=/usr/bin:/bin LANG=C.UTF-8 HOME="$lab" "$@"
 }
 
-# Start Patroni of a member.
+# Start a member's Patroni.
 start_member()
 {
 	become patroni "$lab/$1.yml" >>"$lab/$1.log" 2>&1 </dev/null &
 	echo "$!" >"$lab/$1.pid"
 }
 
-# The answer of a member's Patroni: "running replica 2" for example.
+# Print the state of a member's Patroni, for example "running replica 2".
 member_state()
 {
 	curl --silent --fail --max-time 2 "http://127.0.0.1:$(rest_port "$1")/patroni" |
@@ -54,7 +54,7 @@ state = json.load(sys.stdin)
 print(state["state"], state["role"], state.get("timeline"))' 2>/dev/null || true
 }
 
-# Wait for a command to succeed.
+# Wait until a command succeeds.
 wait_until()
 {
 	local tries
@@ -70,7 +70,7 @@ wait_until()
 is_primary() { [[ $(member_state "$1") =~ ^running\ (master|primary) ]]; }
 makes_ids() { psql --no-psqlrc --quiet --dbname="$primary" --command='SELECT snowflake_nextval()'; }
 
-# Both members run on one timeline, and one follows the other.
+# Check that both members are on one timeline, and one follows the other.
 is_healthy()
 {
 	local one two
@@ -82,7 +82,7 @@ is_healthy()
 			--command="SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'")" = 1 ]
 }
 
-# The file of a member.  Its own settings are on stdin, as YAML.
+# Write a member's configuration.  Its own settings are on stdin, as YAML.
 write_member()
 {
 	cat >"$lab/$1.yml" <<END
@@ -147,7 +147,7 @@ stop_cluster()
 	done
 }
 
-# Kill the server of a member or, in every other round, its Patroni, too.
+# Kill the server of a member or, in every other round, its Patroni as well.
 kill_member()
 {
 	local postmaster patroni
@@ -159,7 +159,7 @@ kill_member()
 	else
 		kill -9 "$patroni"
 		wait "$patroni" 2>/dev/null || true
-		# stopped, it starts no more children that would outlive it
+		# while stopped, it cannot start children that would outlive it
 		kill -STOP "$postmaster"
 		# shellcheck disable=SC2046
 		kill -9 $(grep -lE "^[0-9]+ \(.*\) \S $postmaster " /proc/[0-9]*/stat 2>/dev/null |
@@ -167,7 +167,7 @@ kill_member()
 	fi
 }
 
-# A client that inserts, wherever the primary is, and keeps the ids it sees.
+# Run a client that inserts, wherever the primary is, and keeps the ids that it sees.
 run_client()
 {
 	while [ ! -e "$lab/stop" ]; do
@@ -178,7 +178,7 @@ run_client()
 	done 2>/dev/null
 }
 
-# Failovers of a cluster, whose members have the settings of the two files.
+# Run a cluster through failovers.  The members have the settings in the two files.
 hunt()
 {
 	local name=$1 rounds=$2 round member start client clients=()
@@ -202,7 +202,7 @@ hunt()
 		wait_until is_primary $((3 - member))
 		promoted=$EPOCHREALTIME
 		wait_until makes_ids
-		awk "BEGIN { printf \"# $name: %.1f s after the kill the other is primary, and makes ids after another %.1f s\n\",
+		awk "BEGIN { printf \"# $name: %.1f s after the kill the other member is primary, and makes ids after another %.1f s\n\",
 			$promoted - $start, $EPOCHREALTIME - $promoted }"
 		kill -0 "$(cat "$lab/$member.pid")" 2>/dev/null || start_member "$member"
 		wait_until is_healthy
@@ -215,12 +215,12 @@ hunt()
 	cat "$lab"/ids.* | grep -E '^[0-9]+$' >"$lab/all"
 	ids=$(wc -l <"$lab/all")
 	duplicates=$((ids - $(sort --unique "$lab/all" | wc -l)))
-	# worker id and timeline, of the default layout
+	# worker id and timeline, in the default layout
 	kinds=$(awk '{ kinds[int($1 / 2^15) % 2^7]++ } END { print length(kinds) }' "$lab/all")
 	echo "# $name: $ids ids, $duplicates duplicates, from $kinds pairs of worker id and timeline"
-	check "$name: no id was made twice" "$duplicates" -eq 0
-	check "$name: many were made" "$ids" -gt $((2000 * rounds))
-	check "$name: by all primaries" "$kinds" -gt "$rounds"
+	check "$name: no id is made twice" "$duplicates" -eq 0
+	check "$name: many ids were made" "$ids" -gt $((2000 * rounds))
+	check "$name: all primaries made ids" "$kinds" -gt "$rounds"
 }
 
 cd "$throwaway"

@@ -1,7 +1,6 @@
-# Two servers and one worker id, which they lease from a registry.  Servers, and
-# backends alone, are paused for longer than the lease, and restarted.  The clock
-# of the second one is behind, so that it would make again what the first one
-# did.
+# Two servers lease the only worker id from a registry.  Servers, or only some backends,
+# are paused for longer than the lease, and restarted.  The clock of the second server
+# is behind, so that it would make the ids of the first one again.
 
 use strict;
 use warnings;
@@ -14,7 +13,7 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep);
 
-# A server and its children.
+# Return the PIDs of a server and its children.
 sub processes
 {
 	my ($server) = @_;
@@ -24,8 +23,8 @@ sub processes
 	return ($postmaster, map { /^(\d+) \(.*\) \S $postmaster / ? $1 : () } `cat /proc/[0-9]*/stat 2>/dev/null`);
 }
 
-# The server that holds the lease comes first: the last one that took it over, unless
-# that has lost it again.
+# Put the server that holds the lease first.  It is the last one that took over, unless
+# that has lost the lease again.
 sub holder_first
 {
 	my @servers = @_;
@@ -40,7 +39,7 @@ sub holder_first
 	return;
 }
 
-# Wait until a server makes ids, which it cannot before the other's lease is over.
+# Wait until a server makes ids, which it cannot before the other's lease has ended.
 sub wait_for_lease
 {
 	my ($server) = @_;
@@ -66,7 +65,7 @@ sub pause_while_other_holds
 	return;
 }
 
-# What happens to the one that holds the lease.
+# Interruptions of the server that holds the lease
 my %interruptions = (
 	'server paused' => sub {
 		my ($holder, $other) = @_;
@@ -85,12 +84,12 @@ EOC
 		my ($holder, $other, $start) = @_;
 		$holder->stop;
 		wait_for_lease($other);
-		# the clock that is behind has to come past what was used
+		# the clock that is behind has to pass the ids of the other server
 		sleep 2;
 		$start->();
 	});
 
-# Returns the number of ids, of duplicates and of leases.
+# Return the number of ids, of duplicates and of leases.
 sub hunt
 {
 	my ($name, $mutant, @rounds) = @_;
@@ -134,9 +133,9 @@ sub hunt
 
 my ($ids, $duplicates, $leases) =
   hunt('product', undef, ('server paused') x 2, ('backends paused') x 2, ('server restarted') x 2);
-is($duplicates, 0, 'one worker id for two servers: no id was made twice');
-cmp_ok($ids, '>', 50_000, 'many were made');
-cmp_ok($leases, '>', 6, 'it changed hands');
+is($duplicates, 0, 'one worker id for two servers: no id is made twice');
+cmp_ok($ids, '>', 50_000, 'many ids were made');
+cmp_ok($leases, '>', 6, 'the lease changed hands');
 
 my %rounds = (
 	'goes on after its lease' => [ ('server paused') x 2 ],
@@ -144,7 +143,7 @@ my %rounds = (
 	'forgets what it used' => ['server restarted']);
 foreach my $mutant (with_mutants() ? sort keys %rounds : ())
 {
-	# a pause that others of the machine add may leave no time for them
+	# other processes on the machine may delay a pause too much for duplicates
 	foreach my $try (1 .. 3)
 	{
 		($ids, $duplicates) = hunt($mutant =~ tr/ /_/r . "_$try", $mutant, @{ $rounds{$mutant} });

@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Run pg_partman.sql with this release's PostgreSQL and pg_partman.
+# Run pg_partman.sql with the PostgreSQL and pg_partman of this release.
 #
 # usage: t/world/pg_partman.sh
 

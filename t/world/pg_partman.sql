@@ -1,5 +1,5 @@
--- pg_partman and snowflake ids: partitions of a day, with versions 4 and 5.
--- What is checked prints a line that begins with ok or not ok.
+-- pg_partman with snowflake ids: partitions of one day, with versions 4 and 5.  Each
+-- check prints a line that begins with "ok" or "not ok".
 \set ON_ERROR_STOP on
 \pset format unaligned
 \pset tuples_only on
@@ -14,7 +14,7 @@ CREATE TABLE public.events (
 	payload text
 ) PARTITION BY RANGE (id);
 
--- ids of a day; days begin at midnight UTC, as the layout's epoch does
+-- the ids of a day; days begin at midnight UTC, as does the layout's epoch
 SELECT snowflake_from_timestamp('2026-01-02 00:00Z') - snowflake_from_timestamp('2026-01-01 00:00Z') AS day,
 	snowflake_from_timestamp(now()) AS now,
 	CASE WHEN extversion LIKE '4.%' THEN 'native' ELSE 'range' END AS type
@@ -31,15 +31,15 @@ SELECT pg_temp.check('partitions are days', count(*) >= 5 AND bool_and(upper_bou
 FROM snowflake_partitions('events');
 SELECT pg_temp.check('today''s row is in today''s partition', lower_bound <= now() AND upper_bound > now())
 FROM events JOIN snowflake_partitions('events') ON partition = events.tableoid WHERE payload = 'today';
-SELECT pg_temp.check('maintenance goes on ahead of the ids', max(upper_bound) > now() + interval '5 days')
+SELECT pg_temp.check('maintenance creates partitions ahead of the ids', max(upper_bound) > now() + interval '5 days')
 FROM snowflake_partitions('events');
 SELECT pg_temp.check('snowflake_create_partitions() finds nothing to do', count(*) = 0)
 FROM snowflake_create_partitions('events', '1 day', now(), now() + interval '2 days');
-SELECT pg_temp.check('and creates what is missing, for partman to go on', count(*) = 1)
+SELECT pg_temp.check('and creates missing partitions, from which partman continues', count(*) = 1)
 FROM snowflake_create_partitions('events', '1 day', now() - interval '1 day', now());
--- drop what is older than two days, seen from the largest id
+-- drop partitions older than two days, counted from the largest id
 UPDATE partman.part_config SET retention = (2 * :day)::text, retention_keep_table = false
 WHERE parent_table = 'public.events';
 CALL partman.run_maintenance_proc();
-SELECT pg_temp.check('what is over is dropped', (SELECT count(*) FROM snowflake_partitions_before('events', now())) = 0
+SELECT pg_temp.check('old partitions are dropped', (SELECT count(*) FROM snowflake_partitions_before('events', now())) = 0
 	AND (SELECT count(*) FROM events) = 2);

@@ -1,9 +1,9 @@
-# pg_upgrade keeps the mark and its guard, and new ids are above all old ones
-# although the clock of the new server goes through the same time again.  Files are
-# copied, linked or moved.
+# pg_upgrade keeps the mark and its guard, and new ids are above all old ones, although
+# the clock of the new server passes the same time again.  Files are copied, linked or
+# moved.
 #
-# SNOWFLAKE_OLD_INSTALL is where the programs of the old version are, with the
-# extension among them.  pg_upgrade.sh sees to that.
+# SNOWFLAKE_OLD_INSTALL is the directory with the programs of the old version, including
+# the extension.  pg_upgrade.sh provides it.
 
 use strict;
 use warnings;
@@ -26,8 +26,8 @@ my @databases = ('postgres', 'owned');
 my $old_settings = PostgreSQL::Test::Utils::tempdir() . '/old.conf';
 append_to_file($old_settings, "jit = off\n");
 
-# One lane, and no random numbers, so that new ids would meet old ones.  The
-# mark may be ahead of the clock by far more than the time that is lived again.
+# One lane, and no random numbers, so that new ids would collide with old ones.  The
+# mark may be ahead of the clock by far more than the time that passes again.
 my $settings = <<'EOC';
 snowflake.layout = 'snowflake lane:0'
 snowflake.sequence_start = 'zero'
@@ -41,14 +41,14 @@ sub new_cluster
 	my ($name, @parameters) = @_;
 	my $node = PostgreSQL::Test::Cluster->new($name, @parameters);
 
-	# the old one finds the extension where its own are, and has no checksums up to 17
+	# the old server has the extension installed, and no checksums up to 17
 	local $ENV{TEMP_CONFIG} = $old_settings if @parameters;
 	$node->init(extra => $node->pg_version->major >= 18 && $old_major < 18 ? ['--no-data-checksums'] : []);
 	$node->append_conf('postgresql.conf', $settings);
 	return $node;
 }
 
-# Ids, and when it was by the server's clock
+# Make ids, and note when by the server's clock.
 sub make_ids
 {
 	my ($node, $database) = @_;
@@ -63,8 +63,8 @@ sub make_ids
 	return \%run;
 }
 
-# The same, while the clock says again what it said during an earlier run; and
-# how many ids are not new, and how many are not greater.
+# Do the same while the clock passes the time of an earlier run again.  Returns how many
+# ids were made before, and how many are not greater.
 sub live_again
 {
 	my ($node, $database, $old, $name) = @_;
@@ -73,14 +73,14 @@ sub live_again
 
 	set_clock($node, $old->{begin} - 1 - time);
 	my ($new, $again) = live_through($old, 19, sub { make_ids($node, $database) });
-	cmp_ok($again, '>', 1000, "$name: the clock goes again through the time of $again ids");
+	cmp_ok($again, '>', 1000, "$name: the clock passes the time of $again ids again");
 
 	my $duplicates = grep { $seen{$_}++ } @{ $new->{ids} };
 	my $lower = grep { $_ <= $greatest } @{ $new->{ids} };
 	return ($duplicates, $lower);
 }
 
-# What is in the catalogs, in the sequence and in the guard
+# Print mark and guard, and what the catalogs say about them.
 sub mark_of
 {
 	my ($node, $database) = @_;
@@ -100,7 +100,7 @@ SELECT extversion, extrelocatable, extconfig::regclass[], extcondition FROM pg_e
 });
 }
 
-# Upgrade in one of the ways that pg_upgrade has.
+# Upgrade a server in one of the ways that pg_upgrade offers.
 sub upgrade
 {
 	my ($way) = @_;
@@ -134,14 +134,14 @@ INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 	my $system = $old_node->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
 	$old_node->stop;
 
-	# The new one
+	# The new server
 	my $new_node = new_cluster("new$way");
 	{
-		# the libraries that the old programs need
+		# the old programs need their own libraries
 		local $ENV{LD_LIBRARY_PATH} = "$old_install/lib";
 		my $here = getcwd;
 
-		# it leaves a script where it runs
+		# pg_upgrade leaves a script in the current directory
 		chdir $new_node->basedir or die "could not enter its directory: $!";
 		command_ok(
 			[
@@ -151,11 +151,11 @@ INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 				'--old-port', $old_node->port, '--new-port', $new_node->port,
 				'--socketdir', $new_node->host
 			],
-			"pg_upgrade --$way");
-		chdir $here or die "could not go back: $!";
+			"pg_upgrade --$way succeeds");
+		chdir $here or die "could not return: $!";
 	}
 
-	# these are kept when it fails
+	# pg_upgrade keeps its logs if it fails
 	my @errors =
 	  map { slurp_file($_) =~ /^(.*ERROR:.*\n(?:.*\n){0,12})/mg }
 	  glob $new_node->data_dir . '/pg_upgrade_output.d/*/log/*';
@@ -163,32 +163,32 @@ INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 
 	foreach my $database (@databases)
 	{
-		# lanes know of earlier ids, whatever their database
+		# restart, because lanes remember earlier ids of all databases
 		start_with_clock($new_node, -2);
 		is( mark_of($new_node, $database), $mark{$database},
 			"$way, $database: the mark, its guard and the extension are as they were");
-		is($new_node->safe_psql($database, 'TABLE items'), $items{$database}, "$way, $database: the same rows");
+		is($new_node->safe_psql($database, 'TABLE items'), $items{$database}, "$way, $database: the rows are the same");
 		is( $new_node->safe_psql($database, 'SELECT mark_from FROM snowflake_status()'),
 			$system, "$way, $database: the mark comes from the old server");
 
 		my ($duplicates, $lower) = live_again($new_node, $database, $run{$database}, "$way, $database");
-		is("$duplicates, $lower", '0, 0', "$way, $database: no id is a duplicate, none is below an old one");
+		is("$duplicates, $lower", '0, 0', "$way, $database: no id is a duplicate, and none is below an old one");
 		is( $new_node->safe_psql(
 				$database,
 				"INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3"
 			),
 			't',
-			"$way, $database: the default makes ids that are new");
+			"$way, $database: the default makes new ids");
 		cmp_ok(
 			$new_node->safe_psql(
 				$database,
 				'SELECT least(m.last_value, g.bound) FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g'),
 			'>',
 			($mark{$database} =~ /\|(\d+)\|/)[0],
-			"$way, $database: the mark goes on");
+			"$way, $database: the mark continues");
 		like(
 			slurp_file($new_node->logfile), qr/mark of database "$database" comes from another server/,
-			'as the log says');
+			'the log reports it');
 		$new_node->stop;
 	}
 	return ($new_node, $run{postgres});
@@ -201,12 +201,12 @@ foreach my $way ('copy', 'link', $new_major >= 18 ? 'swap' : ())
 	($new_node, $run) = upgrade($way);
 }
 
-# The same finds ids that are made again, if there are any.
+# The same checks find ids that are made again by a mutant.
 use_mutant($new_node, 'forgets the mark');
 start_with_clock($new_node, 0);
 my ($duplicates, $lower) = live_again($new_node, 'postgres', $run, 'mutant');
-cmp_ok($duplicates, '>', 0, "mutant: $duplicates ids are duplicates");
-cmp_ok($lower, '>', 0, "mutant: $lower are below old ones");
+cmp_ok($duplicates, '>', 0, "mutant that forgets the mark: $duplicates ids are duplicates");
+cmp_ok($lower, '>', 0, "mutant that forgets the mark: $lower ids are below old ones");
 $new_node->stop;
 
 done_testing();

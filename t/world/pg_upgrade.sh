@@ -1,12 +1,12 @@
 #!/bin/bash
 #
-# Upgrade a server from one version of PostgreSQL to a later one by pg_upgrade, in every
-# way that it has, see pg_upgrade.pl.
+# Upgrade a server from one version of PostgreSQL to a later one with pg_upgrade, in
+# each of its ways, see pg_upgrade.pl.
 #
-# The programs of both must run in one place.  This is the directory with the
-# release of the new version.  For the time that the test runs, and in its own
-# mount namespace only, its /usr/lib/postgresql and /usr/share/postgresql are
-# copies, with the old version beside the new one.
+# The programs of both versions must run in one place, which is the directory with the
+# release of the new version.  While the test runs, and only in its mount namespace,
+# /usr/lib/postgresql and /usr/share/postgresql there are copies, with the old version
+# next to the new one.
 #
 # usage: t/world/pg_upgrade.sh OLD NEW, as root
 
@@ -19,7 +19,8 @@ old=$1
 new=$2
 [ "$(id -u)" -eq 0 ] || die "needs root"
 need_build_packages debootstrap
-# Not the machine's own server: what its last update dumps may be unknown to the new one.
+# Do not use the machine's own server: the new one may not know what a dump of the
+# latest minor release contains.
 make_release "$old"
 make_release "$new"
 old_release=$(release_dir "$old")
@@ -29,7 +30,7 @@ release=$(release_dir "$new")
 work=$(mktemp --directory "$release/var/tmp/snowflake-upgrade.XXXXXX")
 place=${work#"$release"}
 trap 'rm -rf "$work"' EXIT
-# what runs then comes to its end before
+# let running commands end before the directory is removed
 trap 'exit 1' INT TERM
 chmod 755 "$work"
 
@@ -46,8 +47,8 @@ build_old()
 	rm -rf "$place"
 }
 
-# The old version, with the extension and with the libraries of its release
-# that the new one lacks.
+# Copy the old version, with the extension and with libraries of its release that the
+# new one lacks.
 copy_old()
 {
 	local library
@@ -55,7 +56,7 @@ copy_old()
 	build_old
 	cp -r "$old_release/usr/lib/postgresql/$old" "$work/usr/lib/postgresql"
 	cp -r "$old_release/usr/share/postgresql/$old" "$work/usr/share/postgresql"
-	# other packages put scripts there, which ldd minds
+	# other packages install scripts there, at which ldd fails
 	{ chroot "$old_release" bash -c "ldd $bindir/*" || true; } | awk '$2 == "=>" { print $3 }' | sort -u |
 		while read -r library; do
 			[ -e "$release$library" ] || cp "$old_release$library" "$work/usr/lib/postgresql/$old/lib"
@@ -71,7 +72,7 @@ copy_all()
 	chroot "$release" chown -R postgres "$place/new"
 }
 
-# In a condition, bash would go on after errors.
+# in a condition, bash would continue after errors
 set +e
 (set -e; copy_all) >"$work/log" 2>&1
 status=$?

@@ -1,7 +1,7 @@
-# pglogical: two servers insert into the same table and send each other their
-# rows.  A conflict would stop the replication.
+# pglogical: two servers insert into the same table and send each other their rows.  A
+# conflict would stop the replication.
 #
-# SNOWFLAKE_SECONDS sets for how long (default 20).
+# SNOWFLAKE_SECONDS sets for how long they insert (default 20).
 
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ use Test::More;
 
 my $seconds = $ENV{SNOWFLAKE_SECONDS} // 20;
 
-# minor releases of 2026 have a list of the libraries that may be used
+# minor releases of 2026 have a list of permitted libraries
 my $has_list = `postgres --describe-config` =~ /^output_plugin_libraries\t/m;
 
 my $registry = new_registry('registry');
@@ -34,7 +34,7 @@ my @servers = map {
 			$has_list ? ('output_plugin_libraries' => 'pgoutput, test_decoding, pglogical_output') : ()))
 } qw(north south);
 
-# a wait that hangs is a failure
+# a wait without end is a failure
 sub run_sql
 {
 	my ($server, $sql) = @_;
@@ -69,19 +69,19 @@ foreach my $pair ([ 0, 1 ], [ 1, 0 ])
 
 my @clients =
   map { start_clients($_, "--client=4 --time=$seconds", "INSERT INTO orders (item) VALUES ('tea');") } @servers;
-finish_clients($clients[$_], $servers[$_]->name . ': inserted for as long as that') foreach 0, 1;
+finish_clients($clients[$_], $servers[$_]->name . ': clients insert') foreach 0, 1;
 run_sql($_, 'SELECT pglogical.wait_slot_confirm_lsn(NULL, NULL)') foreach @servers;
 
 my $summary = 'SELECT snowflake_worker_id(id), count(*), sum(hashint8(id)) FROM orders GROUP BY 1 ORDER BY 1';
 my @summaries = map { run_sql($_, $summary) } @servers;
 note($summaries[0]);
-is($summaries[1], $summaries[0], 'both have the same rows');
-like($summaries[0], qr/^0\|\d{4,}\|.*\n1\|\d{4,}\|/, 'many of each');
+is($summaries[1], $summaries[0], 'both servers have the same rows');
+like($summaries[0], qr/^0\|\d{4,}\|.*\n1\|\d{4,}\|/, 'there are many rows of each server');
 foreach my $server (@servers)
 {
 	like(
 		run_sql($server, 'SELECT status FROM pglogical.show_subscription_status()'),
-		qr/^replicating$/, $server->name . ': goes on replicating');
+		qr/^replicating$/, $server->name . ': replication continues');
 	unlike(slurp_file($server->logfile), qr/CONFLICT|cannot apply/, $server->name . ': no conflict');
 }
 

@@ -1,14 +1,14 @@
 #!/bin/bash
 #
-# A machine that loses its power again and again while clients make ids.  A server
-# that is killed leaves what it wrote with the kernel, so only this shows a write that
-# was not synced.  The machine is a virtual one, its clients' ids come out of a serial
-# port, and qemu is killed while they flow.  Its disk keeps what was synced, and hardly
-# more.  Each life begins at the same second of the clock.
+# A machine that loses its power again and again while clients make ids.  What a killed
+# server has written stays with the kernel, so only this test reveals a write that was
+# not synced.  The machine is virtual, its clients' ids come out of a serial port, and
+# qemu is killed while they flow.  Its disk keeps what was synced, and hardly more.
+# Each life starts at the same second of the clock.
 #
-#	kept		four losses, three of them as soon as ids come, within one reservation
+#	kept		four losses of power, three of them as soon as ids come, within a reservation
 #	lost		a server with fsync = off, as a control: ids must come twice
-#	created		losses while CREATE EXTENSION runs, before its commit, and after it
+#	created		losses during CREATE EXTENSION, before its commit, and after it
 #
 # usage: t/world/power.sh [kept | lost | created ...], as root
 
@@ -20,7 +20,7 @@ cd "$(dirname "$0")/../.."
 machines=("$@")
 [ $# -gt 0 ] || machines=(kept lost created)
 if [ "$(dpkg --print-architecture)" != amd64 ]; then
-	echo "# power: skipped, as the virtual machine is made of packages for amd64"
+	echo "# power: skipped: the virtual machine is made of packages for amd64"
 	exit 0
 fi
 version=$(native_version)
@@ -31,7 +31,7 @@ work=$(mktemp --directory --tmpdir snowflake-power.XXXXXX)
 machine=
 trap clean_up EXIT
 status=0
-# for a boot and whatever follows, on a slow machine
+# for a boot and what follows, on a slow machine
 limit=3600
 clock=2026-12-01T00:00:00Z
 
@@ -42,7 +42,7 @@ clean_up()
 	rm -rf "$work"
 }
 
-# The disk: the release with the server, a kernel and the extension.
+# Make the disk: the release with the server, a kernel and the extension.
 make_disk()
 {
 	local image=$work/image data=/var/lib/postgresql/power bindir=/usr/lib/postgresql/$version/bin
@@ -66,7 +66,7 @@ make_disk()
 
 	in_directory "$image" postgres "$bindir/initdb" --pgdata="$data" --username=postgres --encoding=UTF8 \
 		--locale=C --auth=trust
-	# one lane, long ticks, and sequences from 0: what comes twice is sure to be seen
+	# one lane, long ticks, and sequences from 0, so that duplicates are certain
 	cat >>"$image$data/postgresql.conf" <<-'END'
 		listen_addresses = ''
 		unix_socket_directories = '/tmp'
@@ -74,7 +74,7 @@ make_disk()
 		max_wal_senders = 0
 		snowflake.layout = 'time:35 worker:5 timeline:2 sequence:18 tick:100ms'
 		snowflake.sequence_start = 'zero'
-		# each life goes on above the one before, and has not to wait for the clock
+		# each life continues above the one before, and need not wait for the clock
 		snowflake.max_ahead = '1h'
 	END
 	in_directory "$image" postgres bash -c "
@@ -91,20 +91,20 @@ make_disk()
 	rm -rf "$image"
 }
 
-# One life of a machine: boot it with its disk, and cut the power when there are so many
-# lines that match.
+# Run one life of a machine: boot it with its disk, and cut the power when a number of
+# lines match a pattern.
 live()
 {
 	local name=$1 task=$2 setting=$3 lines=$4 pattern=$5
 	local disk=$work/disk.$name seen start=$SECONDS
 
-	# a file that gets a new block where the machine writes, which qemu writes down
-	# when the machine flushes
+	# A file that grows by the blocks that the machine writes.  qemu writes its map of
+	# them when the machine flushes.
 	[ -e "$disk" ] || qemu-img create -q -f qcow2 -F raw -b "$work/disk" "$disk"
 	lives[$name]=$((${lives[$name]-0} + 1))
 	seen=$work/$name.${lives[$name]}
 	: >"$seen"
-	# no_timer_check: on a busy host the kernel would take its timer for broken
+	# no_timer_check: on a busy host, the kernel would think that its timer is broken
 	qemu-system-x86_64 -accel tcg -m 512 -display none -nodefaults -no-reboot -rtc base="${clock%Z}" \
 		-drive file="$disk",format=qcow2,if=virtio,cache=unsafe -kernel "$work/kernel" -initrd "$work/initrd" \
 		-append "root=/dev/vda rw init=/power console=ttyS0 panic=-1 mitigations=off no_timer_check quiet power_task=$task power_setting=$setting power_clock=$clock" \
@@ -119,14 +119,14 @@ live()
 	machine=
 	[ "$(grep --count --extended-regexp "$pattern" "$seen")" -ge "$lines" ] || {
 		sed "s/^/# /" "$work/qemu.log" "$work/console"
-		check "$name: life ${lives[$name]} makes $lines lines like $pattern" 1 -eq 0
+		check "$name: life ${lives[$name]} prints $lines lines like $pattern" 1 -eq 0
 		return 1
 	}
 	echo "# $name: life ${lives[$name]} of $((SECONDS - start)) s made $(ids_of "$seen" | wc -l) ids"
 }
 declare -A lives=()
 
-# The ids that were seen in lives, without a last one that may be a part.
+# Print the ids that were seen in lives, without a last line that may be incomplete.
 ids_of()
 {
 	local file
@@ -138,7 +138,7 @@ ids_of()
 
 duplicates() { ids_of "$work/$1".* | sort | uniq --repeated | wc -l; }
 
-# How many lives made an id that is not above all of those before.
+# Count the lives that made an id not above all ids of earlier lives.
 lives_that_go_back()
 {
 	local life first last=0 back=0
@@ -151,14 +151,14 @@ lives_that_go_back()
 	echo "$back"
 }
 
-# Check what all lives of a machine have made.
+# Check the ids of all lives of a machine.
 check_lives()
 {
 	local name=$1
 
 	echo "# $name: $(ids_of "$work/$name".* | wc -l) ids over $((lives[$name] - 1)) losses of power, $(duplicates "$name") of them twice"
-	check "$name: no line is broken" "$(sed --quiet --separate '$!{/^[0-9]\{16,19\}$/!{/^+ /!p}}' "$work/$name".* | wc -l)" -eq 0
-	check "$name: no id was made twice" "$(duplicates "$name")" -eq 0
+	check "$name: all lines are complete" "$(sed --quiet --separate '$!{/^[0-9]\{16,19\}$/!{/^+ /!p}}' "$work/$name".* | wc -l)" -eq 0
+	check "$name: no id is made twice" "$(duplicates "$name")" -eq 0
 	check "$name: each life made greater ids than those before" "$(lives_that_go_back "$name")" -eq 0
 }
 
@@ -176,7 +176,7 @@ try_kept()
 	check_lives kept
 }
 
-# The first life goes on for longer than the second takes to its first id.
+# The first life must last longer than the second takes to its first id.
 try_lost()
 {
 	live lost ids fsync=off 50000 "$an_id"
@@ -185,7 +185,7 @@ try_lost()
 	check "lost: without fsync, ids are made twice" "$(duplicates lost)" -gt 0
 }
 
-# With this setting a new relation is not in the WAL, but synced by the commit.
+# With wal_level = minimal, a new relation is not in the WAL, but synced by the commit.
 try_created()
 {
 	live created create wal_level=minimal 1 '^[+] creating'

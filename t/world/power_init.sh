@@ -1,15 +1,15 @@
 #!/bin/bash
 #
-# The first process of the machine that t/world/power.sh cuts the power of.  It
-# starts the server, and sends what clients see to the second serial port.  The
-# kernel's command line says what the clients do:
+# The first process of the machine whose power t/world/power.sh cuts.  It starts the
+# server, and sends what clients see to the second serial port.  The kernel's command
+# line determines what the clients do:
 #
 #	power_task		ids			make ids in the database postgres, which has the extension
 #					create		create the extension in the database empty, without a commit
 #					commit		create it there, and make ids
 #					go_on		make ids there
 #	power_setting	a setting of the server
-#	power_clock		what the clock is set to when the server is ready
+#	power_clock		the time that the clock is set to when the server is ready
 
 # shellcheck disable=SC2154
 
@@ -20,7 +20,7 @@ export PATH=$bindir:/usr/sbin:/usr/bin:/sbin:/bin PGHOST=/tmp PGUSER=postgres LC
 mkdir -p /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs /dev/shm
 mount -t tmpfs -o mode=1777 tmpfs /tmp
-# the disk gets only what is synced
+# write nothing to the disk that is not synced
 mount -o remount,commit=86400 /
 echo 0 >/proc/sys/vm/dirty_writeback_centisecs
 stty -F /dev/ttyS1 raw
@@ -29,8 +29,8 @@ exec 3>/dev/ttyS1
 as_server() { setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
 run_sql() { as_server psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --dbname="$1" --command="$2"; }
 
-# Clients that make ids for as long as there is power.  Each line is one write,
-# so that their lines are not mixed.
+# Run clients that make ids as long as there is power.  Each line is one write, so that
+# lines of different clients do not mix.
 make_ids()
 {
 	local _
@@ -44,11 +44,11 @@ make_ids()
 	wait
 }
 
-# a process of this life may have the PID of the server before
+# a process of this life may have the PID of an earlier server
 rm -f /var/lib/postgresql/power/postmaster.pid
 as_server pg_ctl --silent --wait --timeout=3600 --pgdata=/var/lib/postgresql/power --log=/tmp/log \
 	--options="-c $power_setting" start || cat /tmp/log
-# a boot takes longer one time than another
+# boots take different times
 date --set="$power_clock" >/dev/null
 echo "+ ready at $(date --utc +%FT%H:%M)" >&3
 

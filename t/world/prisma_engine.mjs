@@ -1,5 +1,5 @@
-// Run Prisma's schema engine in its build for WebAssembly, which npm has; that
-// of "prisma migrate" is a download of its own.
+// Run Prisma's schema engine in its build for WebAssembly, which is on npm.  The engine
+// of "prisma migrate" is a separate download.
 //
 // usage: node prisma_engine.mjs diff|push|reset
 

@@ -1,8 +1,8 @@
-# Two servers that are each other's standby, promoted in turn six times.  Each time
-# the standby is cut off while the primary goes on, the clock of the new primary is
-# behind, so that it lives those seconds again, and pg_rewind makes the old one its
-# standby.  The timeline tells the ids apart; in a layout without it, the hunt has to
-# find some that were made twice.
+# Two servers are standbys of each other, and promoted in turn, six times.  Each time
+# the standby is cut off while the primary continues; the clock of the new primary is
+# behind, so that it passes those seconds again; and pg_rewind makes the old primary its
+# standby.  The timeline tells the ids apart.  In a layout without it, the hunt must
+# find duplicates.
 
 use strict;
 use warnings;
@@ -28,7 +28,7 @@ my $origin = new_server(
 $origin->backup('empty');
 $origin->stop;
 
-# How far a standby has come.
+# Wait until a standby has replayed what its primary has flushed.
 sub wait_until_streaming
 {
 	my ($primary, $standby) = @_;
@@ -39,7 +39,7 @@ sub wait_until_streaming
 	return;
 }
 
-# Make a server that was primary the standby of another.
+# Make a standby of a server that was a primary.
 sub rewind
 {
 	my ($node, $primary) = @_;
@@ -51,7 +51,7 @@ sub rewind
 		'pg_rewind', '--no-sync',
 		'--source-server=' . $primary->connstr('postgres'),
 		'--target-pgdata=' . $node->data_dir);
-	# it has taken the other's settings
+	# pg_rewind copied the settings of the other server
 	unlink $conf, $node->data_dir . '/postgresql.auto.conf';
 	append_to_file($conf, $settings);
 	$node->enable_streaming($primary);
@@ -59,8 +59,7 @@ sub rewind
 	return;
 }
 
-# Returns how many ids there are, how many of them were made twice, and by how
-# many timelines.
+# Return the number of ids, and of duplicates.
 sub hunt
 {
 	my ($name, $layout) = @_;
@@ -89,7 +88,8 @@ sub hunt
 		$primary->stop('immediate');
 		stop_collectors(@collectors[ -4 .. -1 ]);
 
-		# the mark that it knows may be 2 s ahead of when it was cut off
+		# the mark that the standby knows may be 2 s ahead of the moment when it was cut
+		# off
 		set_clock($standby, $cut + 2.1 - time);
 		$standby->promote;
 		push @collectors, start_collectors($standby, 4);
@@ -100,16 +100,16 @@ sub hunt
 	}
 	stop_collectors(@collectors[ -4 .. -1 ]);
 	is( $primary->safe_psql('postgres', 'SELECT timeline_id FROM pg_control_checkpoint()'),
-		7, "$name: promoted six times") if $primary->safe_psql('postgres', 'CHECKPOINT') eq '';
+		7, "$name: servers were promoted six times") if $primary->safe_psql('postgres', 'CHECKPOINT') eq '';
 	$primary->stop('immediate');
 	return count_duplicates(@collectors);
 }
 
 my ($ids, $duplicates) = hunt('product', 'snowflake lane:1');
 cmp_ok($ids, '>', 20_000, 'many ids were made');
-is($duplicates, 0, "none of the $ids ids was made twice");
+is($duplicates, 0, "none of $ids ids is made twice");
 
 ($ids, $duplicates) = hunt('control', 'snowflake timeline:0 lane:1');
-cmp_ok($duplicates, '>', 0, "a layout without the timeline: $duplicates of $ids ids were made twice");
+cmp_ok($duplicates, '>', 0, "without the timeline, $duplicates of $ids ids are made twice");
 
 done_testing();

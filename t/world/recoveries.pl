@@ -1,7 +1,7 @@
-# Six recoveries of one backup, which share its archive and so know of each other's
-# timelines.  The clock of each begins where the backed up server ended, so that all of
-# them live the same seconds.  In a layout without the timeline, the hunt has to find
-# ids that were made twice.
+# Six recoveries of one backup, which share its archive and so know each other's
+# timelines.  The clock of each starts where the server in the backup ended, so that all
+# of them pass the same seconds.  In a layout without the timeline, the hunt must find
+# duplicates.
 
 use strict;
 use warnings;
@@ -14,8 +14,7 @@ use SnowflakeTest;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
-# Returns how many ids there are, how many of them were made twice, and the timelines
-# of the recoveries.
+# Return the number of ids, and of duplicates, and the timelines of the recoveries.
 sub hunt
 {
 	my ($name, $layout) = @_;
@@ -46,7 +45,7 @@ EOC
 	{
 		my $node = PostgreSQL::Test::Cluster->new("${name}_$recovery");
 
-		# its archive is the first server's
+		# it uses the archive of the first server
 		$node->init_from_backup($origin, 'base', has_restoring => 1, standby => 0);
 		$node->append_conf('postgresql.conf', "recovery_target_timeline = 'current'");
 		# the mark that was archived may be 2 s ahead
@@ -60,14 +59,14 @@ EOC
 		wait_for_collectors($node, 4);
 		sleep 2;
 		stop_collectors(@own);
-		# the next one looks for it there
+		# the next recovery looks for the history file in the archive
 		my $history = $origin->archive_dir . "/$timelines[-1].history";
 		foreach (1 .. 1800)
 		{
 			last if -e $history;
 			sleep 0.1;
 		}
-		ok(-e $history, "$name: recovery $recovery is known to the archive");
+		ok(-e $history, "$name: the archive has the timeline of recovery $recovery");
 		$node->stop('immediate');
 	}
 	return (count_duplicates(@collectors), join ' ', map { hex } @timelines);
@@ -76,9 +75,9 @@ EOC
 my ($ids, $duplicates, $timelines) = hunt('product', 'snowflake timeline:3 lane:1');
 is($timelines, '2 3 4 5 6 7', 'each recovery has a timeline of its own');
 cmp_ok($ids, '>', 10_000, 'many ids were made');
-is($duplicates, 0, "none of the $ids ids was made twice");
+is($duplicates, 0, "none of $ids ids is made twice");
 
 ($ids, $duplicates) = hunt('control', 'snowflake timeline:0 lane:1');
-cmp_ok($duplicates, '>', 0, "a layout without the timeline: $duplicates of $ids ids were made twice");
+cmp_ok($duplicates, '>', 0, "without the timeline, $duplicates of $ids ids are made twice");
 
 done_testing();

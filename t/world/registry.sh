@@ -1,8 +1,8 @@
 #!/bin/bash
 #
 # Lease worker ids from a real registry: by 200 simulated servers, see
-# registry_nodes.py, and by the service of doc/clients/registry.js; and what it
-# costs beside up to 100,000 others.
+# registry_nodes.py, and by the service of doc/clients/registry.js; and measure the cost
+# of a lease among up to 100,000 others.
 #
 # usage: t/world/registry.sh
 
@@ -12,7 +12,7 @@ cd "$(dirname "$0")/../.."
 
 need_packages python3-psycopg
 umask 022
-# a slow disk would leave the servers little to do
+# a slow disk would leave the servers with little to do
 start_throwaway_server <<END
 max_connections = 250
 fsync = off
@@ -21,7 +21,7 @@ need_node_pg
 script=$throwaway/stage/usr/share/postgresql/$version/extension/snowflake_registry--1.0.sql
 status=0
 
-# A registry in a database of its own.
+# Create a registry in a database of its own.
 create_registry()
 {
 	local database=$1
@@ -32,7 +32,7 @@ create_registry()
 		--command="UPDATE snowflake_registry.registry SET max_clock_lead = '3 s'"
 }
 
-# The same, of a mutant.
+# Create a registry of a mutant.
 create_mutant()
 {
 	local database=$1 mutant=$2
@@ -44,8 +44,8 @@ create_mutant()
 	cp source/registry/snowflake_registry--1.0.sql "$script"
 }
 
-# Overlaps, leases, worker ids, leases acquired and the median time for that in
-# ms, renewals and theirs, refusals.
+# Run the simulation.  Its result has overlaps, leases, worker ids, leases acquired and
+# the median time for that in ms, renewals and their median time, and refusals.
 simulate()
 {
 	PGDATABASE=$1 /usr/bin/python3 source/t/world/registry_nodes.py 200 128 "$2" >result || die "simulation broke off"
@@ -55,13 +55,13 @@ simulate()
 
 create_registry product
 simulate product 30
-check "of $leases leases none overlaps with another ($assign ms to lease, $renew ms to renew)" "$overlaps" -eq 0
-check "there were many" "$leases" -gt 500
+check "none of $leases leases overlaps with another one ($assign ms to lease, $renew ms to renew)" "$overlaps" -eq 0
+check "there were many leases" "$leases" -gt 500
 held=$(PGDATABASE=product psql --no-psqlrc --tuples-only --no-align \
 	--command="SELECT count(*) - count(DISTINCT instance) FROM snowflake_registry.lease WHERE instance IS NOT NULL")
-check "nobody holds two" "$held" -eq 0
+check "no server holds two leases" "$held" -eq 0
 
-# where a lease begins, and what its holder has to know
+# mutants: where a lease begins, and what its holder must know
 create_mutant mutant_1 'begins anywhere'
 simulate mutant_1 10
 check "mutant that begins anywhere: $overlaps overlaps are found" "$overlaps" -gt 0
@@ -69,8 +69,8 @@ create_mutant mutant_2 'renews for anybody'
 simulate mutant_2 10
 check "mutant that renews for anybody: $overlaps overlaps are found" "$overlaps" -gt 0
 
-# What a lease costs beside so many others: the time to acquire one, and to renew
-# some of them, by 4 clients.
+# Measure the cost of a lease among many others: the time to acquire one, and to renew
+# some of them, with 4 clients.
 psql --no-psqlrc --quiet --command="ALTER SYSTEM SET fsync = on" --command="SELECT pg_reload_conf()" >/dev/null
 create_registry cost
 cat >renew.sql <<'END'
@@ -103,7 +103,7 @@ for nodes in 32 1000 100000; do
 	measure "$nodes"
 done
 
-# The service: three of them, that are stopped and started while they make ids.
+# Three services, which are stopped and started while they make ids
 create_registry service
 cat >service.js <<END
 const { Client } = require('pg');
@@ -136,6 +136,6 @@ wait
 ids=$(cat ids.[123] | wc -l)
 different=$(sort -u ids.[123] | wc -l)
 check "Node.js: 75000 ids" "$ids" -eq 75000
-check "Node.js: all different" "$different" -eq 75000
+check "Node.js: all ids are different" "$different" -eq 75000
 
 exit "$status"

@@ -1,7 +1,7 @@
 # Simulated servers lease worker ids from a real registry: they join, die without
-# a word, pause for longer than their lease, are cloned, and their clocks are
-# wrong.  What each has used of a worker id, by its own clock, must not overlap
-# with what any other has used.
+# notice, pause for longer than their lease, are cloned, and have wrong clocks.  The
+# time during which a server used a worker id, by its own clock, must not overlap with
+# that of any other server.
 #
 # usage: registry_nodes.py NODES WORKER_IDS SECONDS
 
@@ -52,7 +52,7 @@ def live(connection, name, offset):
                 with lock:
                     refusals["clock ahead"] += 1
                 return
-            # a lock that is there as its time limit ends makes a cancellation
+            # a lock that is granted as its timeout expires results in a cancellation
             except (psycopg.errors.LockNotAvailable, psycopg.errors.QueryCanceled):
                 with lock:
                     refusals["too many at once"] += 1
@@ -66,8 +66,8 @@ def live(connection, name, offset):
             starts = starts or EARLIEST
             lease = [worker_id, LATEST, EARLIEST]
 
-        # ids, each with the time of the clock, as long as that is within
-        # the lease; sometimes there is a pause before one is handed out
+        # ids, each with the time of the clock, while that is within the lease;
+        # sometimes there is a pause before an id is handed out
         for _ in range(random.randint(1, 5)):
             now = clock()
             if starts <= now < ends:
@@ -95,7 +95,7 @@ def live(connection, name, offset):
     if lease is not None:
         with lock:
             used.append(tuple(lease))
-        # half of them say good bye
+        # half of them release their lease
         if random.random() < 0.5:
             connection.execute("SELECT snowflake_registry.release(%s::bigint, %s::uuid, %s::timestamptz)",
                 (worker_id, instance, max(lease[2], EARLIEST) + timedelta(microseconds=1)
@@ -105,7 +105,7 @@ def live(connection, name, offset):
 def node(number):
     with psycopg.connect(autocommit=True) as connection:
         while time.monotonic() < end_of_run:
-            # a few are an hour behind or ahead, many by seconds
+            # a few clocks are an hour behind or ahead, many by some seconds
             offset = random.choice([0, 0, random.uniform(-5, 5), random.uniform(-5, 5), -3600, 3600])
             live(connection, f"node {number % 100}", timedelta(seconds=offset))
 

@@ -1,9 +1,9 @@
-# Built-in logical replication: three servers insert into the same table at full
-# rate, with worker ids that they lease, and have all rows in the end.  From 16
-# on each sends its own rows to the two others; before, where rows that were
-# received cannot be told from others, two of them send theirs to the third.
+# Built-in logical replication: three servers with leased worker ids insert into the
+# same table at full rate, and have all rows in the end.  From 16 on, each sends its own
+# rows to the two others.  Before, a server cannot tell received rows from its own, so
+# two of them send theirs to the third.
 #
-# SNOWFLAKE_SECONDS sets for how long (default 60).
+# SNOWFLAKE_SECONDS sets for how long they insert (default 60).
 
 use strict;
 use warnings;
@@ -42,7 +42,7 @@ CREATE PUBLICATION orders FOR TABLE orders;
 EOC
 }
 
-# who sends to whom
+# the servers that receive rows
 my @receivers = $mesh ? @servers : $servers[0];
 foreach my $receiver (@receivers)
 {
@@ -62,7 +62,7 @@ foreach my $receiver (@receivers)
 my @clients =
   map { start_clients($_, "--client=4 --time=$seconds", 'INSERT INTO orders SELECT FROM generate_series(1, 10);') }
   @servers;
-finish_clients($clients[$_], $servers[$_]->name . ': inserted for as long as that') foreach 0 .. 2;
+finish_clients($clients[$_], $servers[$_]->name . ': clients insert') foreach 0 .. 2;
 
 foreach my $receiver (@receivers)
 {
@@ -82,7 +82,7 @@ my $worker_ids = join ' ',
   map { $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())') } @servers;
 is(join(' ', sort split / /, $worker_ids), '0 1 2', 'the servers have leased different worker ids');
 
-# each has made its own, and which these are tells their worker id
+# the rows that each server made, by its worker id
 my $summary = "SELECT snowflake_worker_id(id), count(*), sum(hashint8(id)) FROM orders%s GROUP BY 1 ORDER BY 1";
 my $own = join "\n", sort map {
 	my ($id) = $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())');
@@ -90,21 +90,21 @@ my $own = join "\n", sort map {
 } @servers;
 my ($rows) = $receivers[0]->safe_psql('postgres', 'SELECT count(*) FROM orders');
 note("$rows rows");
-cmp_ok($rows, '>', 10_000 * $seconds / 10, 'there are many');
+cmp_ok($rows, '>', 10_000 * $seconds / 10, 'there are many rows');
 
 foreach my $receiver (@receivers)
 {
 	my $name = $receiver->name;
 
-	is($receiver->safe_psql('postgres', sprintf $summary, ''), $own, "$name: all rows of all three");
+	is($receiver->safe_psql('postgres', sprintf $summary, ''), $own, "$name: has all rows of all three servers");
 	is( $receiver->safe_psql('postgres', 'SELECT sum(apply_error_count) FROM pg_stat_subscription_stats'),
-		0, "$name: no row could not be applied");
+		0, "$name: all rows were applied");
 	is( $receiver->safe_psql('postgres', 'SELECT sum(confl_insert_exists) FROM pg_stat_subscription_stats'),
-		0, "$name: no conflict") if $receiver->pg_version >= 18;
-	unlike(slurp_file($receiver->logfile), qr/duplicate key|conflict/, "$name: none in the log");
+		0, "$name: no conflicts") if $receiver->pg_version >= 18;
+	unlike(slurp_file($receiver->logfile), qr/duplicate key|conflict/, "$name: no conflicts in the log");
 
-	# whoever made it, and as far as clocks can tell
-	is($receiver->safe_psql('postgres', <<'EOC'), 0, "$name: in the order of their ids, rows are in the order of time");
+	# whichever server made them, and as far as clocks agree
+	is($receiver->safe_psql('postgres', <<'EOC'), 0, "$name: the order of ids is the order of time");
 SELECT count(*)
 FROM (SELECT made_at, max(made_at) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS latest FROM orders) AS o
 WHERE latest > made_at + interval '2 s'

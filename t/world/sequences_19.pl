@@ -1,6 +1,6 @@
-# PostgreSQL 19 replicates sequences: a publication of all of them has the mark, and a
-# subscriber sets its own to it.  One that is lower brings no id back, and one that is
-# higher counts.
+# PostgreSQL 19 replicates sequences: a publication of all sequences includes the mark,
+# and a subscriber sets its own mark to that.  A lower mark makes no id come again, and
+# a higher one counts.
 
 use strict;
 use warnings;
@@ -34,9 +34,9 @@ sub wait_for_sequences
 	return;
 }
 
-# The mark of the publisher is an hour behind.  The subscriber crashes with it, or while
-# its clients make ids, and lives the same seconds again.  Returns the number of ids,
-# and of duplicates.
+# The publisher's mark is an hour behind.  The subscriber crashes with that mark, or
+# while its clients make ids, and passes the same seconds again.  Returns the number of
+# ids, and of duplicates.
 sub hunt
 {
 	my ($publisher, $mutant) = @_;
@@ -46,7 +46,7 @@ sub hunt
 	my ($ids, $end) = live_from($subscriber, $began, $began + 1);
 	my @all = @$ids;
 
-	# it puts its mark right with the next ids, of which there are none yet
+	# the subscriber would correct its mark with the next ids, but makes none yet
 	my $before = mark_of($subscriber);
 	$subscriber->safe_psql(
 		'postgres',
@@ -85,10 +85,10 @@ is( $publisher->safe_psql(
 		'postgres', "SELECT string_agg(schemaname || '.' || sequencename, ' ' ORDER BY 1) FROM pg_publication_sequences"
 	),
 	'snowflake_internal.mark snowflake_internal.system_identifier',
-	'the mark is published, and the guard is not');
+	'the mark is published, but not the guard');
 my ($subscriber, $ids, $duplicates) = hunt($publisher);
-is($duplicates, 0, "a lower mark arrives: none of $ids ids was made twice");
-cmp_ok($ids, '>', 100_000, 'many were made');
+is($duplicates, 0, "a lower mark arrives: none of $ids ids is made twice");
+cmp_ok($ids, '>', 100_000, 'many ids were made');
 if (with_mutants())
 {
 	my ($server, undef, $found) = hunt($publisher, 'has no guard');
@@ -96,9 +96,9 @@ if (with_mutants())
 	$server->stop('immediate');
 }
 
-# A cut-over by logical replication: rows and sequences are replicated, clients stop, the
-# sequences are refreshed for the last time.  New ids are above those of the publisher,
-# although its clock was half a minute ahead, and both have the same worker id.
+# A switchover by logical replication: rows and sequences are replicated, clients stop,
+# and the sequences are refreshed once more.  New ids are above those of the publisher,
+# although its clock was half a minute ahead and both have the same worker id.
 my $table = 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)';
 $publisher->stop;
 start_with_clock($publisher, 30);
@@ -119,7 +119,7 @@ $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION everything REFRESH SEQUEN
 wait_for_sequences($subscriber);
 is( $subscriber->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
 	$publisher->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
-	'cut-over: all rows have arrived');
+	'switchover: all rows have arrived');
 cmp_ok(mark_of($subscriber), '>=', $last, 'and so has the mark');
 $subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION everything');
 $publisher->stop;
@@ -129,7 +129,7 @@ cmp_ok(
 $last = $subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()');
 $subscriber->stop('immediate');
 start_with_clock($subscriber, -5);
-cmp_ok($subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'also after a crash');
+cmp_ok($subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'even after a crash');
 $subscriber->stop;
 
 done_testing();

@@ -1,5 +1,5 @@
-# postgres_fdw: a table in two parts, one of them on another server, with ids
-# that are made on either side; and on which side that is.
+# postgres_fdw: a table in two parts, one of them on another server; where ids are made,
+# and ids that are made on both sides.
 
 use strict;
 use warnings;
@@ -11,7 +11,7 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
 
-# in the ids: who made them
+# the worker ids of both servers
 my ($here, $there) = (1, 2);
 my $local = new_server('here', 'snowflake.worker_id' => $here);
 my $remote = new_server('there', 'snowflake.worker_id' => $there);
@@ -46,35 +46,35 @@ CREATE SCHEMA imported;
 IMPORT FOREIGN SCHEMA public LIMIT TO (orders_1) FROM SERVER there INTO imported OPTIONS (import_default 'true');
 EOC
 
-# What the guide says about where defaults are evaluated.
+# The guide describes where defaults are evaluated.
 is( made_by('INSERT INTO orders (customer) SELECT generate_series(1, 100)'),
-	$here, 'through the parent, all ids are made here');
-cmp_ok($remote->safe_psql('postgres', 'SELECT count(*) FROM orders_1'), '>', 10, 'also those of rows that live there');
+	$here, 'with the parent table, all ids are made here');
+cmp_ok($remote->safe_psql('postgres', 'SELECT count(*) FROM orders_1'), '>', 10, 'even those of remote rows');
 is( made_by('INSERT INTO orders_1 (customer) VALUES (1)'),
-	$here, 'into the foreign table, by its own default, here');
+	$here, 'with the foreign table, its own default is evaluated here');
 is( (sqlstate_of($local, 'INSERT INTO other_defaults (customer) VALUES (1)'))[0], '23502',
 	'a foreign table without a default sends NULL');
 $local->safe_psql('postgres', 'INSERT INTO without_id (customer) VALUES (4711)');
 is( $remote->safe_psql('postgres', 'SELECT snowflake_worker_id(id) FROM orders_1 WHERE customer = 4711'),
-	$there, 'one without the column leaves it to the default there');
+	$there, 'a foreign table without the column leaves it to the remote default');
 is( made_by('INSERT INTO asks_there (customer) VALUES (1)'),
-	$there, 'and so does one whose column is generated, which also returns it');
+	$there, 'so does one with a generated column, which also returns the id');
 is( made_by('INSERT INTO imported.orders_1 (customer) VALUES (1)'),
-	$here, 'a default that is imported is evaluated here');
+	$here, 'an imported default is evaluated here');
 
-# both sides at once, each in its own way
+# both sides at the same time, each in its own way
 my @clients = (
 	start_clients($local, '--client=4 --time=10', 'INSERT INTO orders (customer) SELECT generate_series(1, 20);'),
 	start_clients(
 		$remote, '--client=4 --time=10', 'INSERT INTO orders_1 (customer) SELECT 1 FROM generate_series(1, 20);'));
-finish_clients($_, 'inserted on either side') foreach @clients;
+finish_clients($_, 'clients insert on both sides') foreach @clients;
 
 my ($rows, $duplicates, $workers) = split /\|/, $local->safe_psql(
 	'postgres',
 	'SELECT count(*), count(*) - count(DISTINCT id), count(DISTINCT snowflake_worker_id(id)) FROM orders');
 note("$rows rows");
 cmp_ok($rows, '>', 20_000, 'there are many rows');
-is($duplicates, 0, 'with different ids, which no index could tell');
-is($workers, 2, 'made on both sides');
+is($duplicates, 0, 'all ids differ, which no index could ensure');
+is($workers, 2, 'they were made on both sides');
 
 done_testing();

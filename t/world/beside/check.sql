@@ -1,4 +1,4 @@
--- What the files in this directory begin with.
+-- Functions for the files in this directory
 \set ON_ERROR_STOP on
 \pset format unaligned
 \pset tuples_only on
@@ -7,7 +7,7 @@ SET client_min_messages = warning;
 CREATE FUNCTION pg_temp.check(name text, condition boolean) RETURNS text LANGUAGE sql
 RETURN format('%s - beside: %s: %s', CASE WHEN condition THEN 'ok' ELSE 'not ok' END, current_database(), name);
 
--- The SQLSTATE that a statement fails with, and its message and hint
+-- Return the SQLSTATE that a statement fails with, and its message and hint.
 CREATE FUNCTION pg_temp.error_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	message text;
@@ -21,7 +21,7 @@ EXCEPTION WHEN OTHERS THEN
 END
 $$;
 
--- The plan of a query, as one text
+-- Return the plan of a query as one text.
 CREATE FUNCTION pg_temp.plan_of(query text) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
 	line text;

@@ -1,4 +1,5 @@
--- pg_partman encodes times in keys of text and uuid only; pg_partman.sql has what works.
+-- pg_partman encodes times only in keys of text and uuid; see pg_partman.sql for what
+-- works.
 CREATE SCHEMA partman;
 CREATE EXTENSION pg_partman SCHEMA partman;
 CREATE TABLE public.events (

@@ -1,4 +1,4 @@
--- A global temporary table, of which each session has its own rows.
+-- A global temporary table, in which each session has rows of its own
 LOAD 'pgtt';
 CREATE EXTENSION pgtt;
 CREATE GLOBAL TEMPORARY TABLE baskets (id bigint DEFAULT snowflake_nextval(), item text) ON COMMIT PRESERVE ROWS;

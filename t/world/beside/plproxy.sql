@@ -1,4 +1,4 @@
--- Functions that are run in one of two databases, or in both.
+-- Functions that run in one of two databases, or in both
 CREATE EXTENSION plproxy;
 CREATE SERVER shop FOREIGN DATA WRAPPER plproxy
 	OPTIONS (p0 'host=HOST dbname=shard_0', p1 'host=HOST dbname=shard_1');

@@ -1,16 +1,16 @@
--- A hypertable that is partitioned by the id, as the guide creates it.
+-- A hypertable that is partitioned by the id, created as in the guide
 
--- the recipe has ended with chunks of weeks
+-- the recipe ends with chunks of weeks
 SELECT FROM set_chunk_time_interval('measurements',
 	snowflake_first_from('2026-01-02Z') - snowflake_first_from('2026-01-01Z'));
 
--- ten days, of ten rows each
+-- ten rows on each of ten days
 INSERT INTO measurements (id, value)
 SELECT snowflake_compose(now() - day * interval '1 day', worker_id => 31, sequence => i), 0
 FROM generate_series(1, 10) AS day, generate_series(0, 9) AS i;
 INSERT INTO measurements (value) VALUES (0) RETURNING snowflake_timestamp(id) > now() - interval '1 minute' AS recent \gset
-SELECT pg_temp.check('a row of now', :'recent');
-SELECT pg_temp.check('a chunk for each day', count(*) = 11) FROM show_chunks('measurements');
+SELECT pg_temp.check('there is a row of the present', :'recent');
+SELECT pg_temp.check('there is a chunk for each day', count(*) = 11) FROM show_chunks('measurements');
 SELECT pg_temp.check('snowflake_between() finds the rows of a range', count(*) = 10)
 FROM measurements WHERE snowflake_between(id, now() - interval '36 hours', now() - interval '12 hours');
 
@@ -21,21 +21,21 @@ SELECT pg_temp.check('without a range, all chunks are read',
 	pg_temp.chunks_in('SELECT count(value) FROM measurements') = 11);
 SELECT pg_temp.check('with a layout, the planner leaves out chunks',
 	pg_temp.chunks_in($$SELECT count(value) FROM measurements WHERE snowflake_between(id, now() - interval '1 hour', NULL, 'snowflake')$$) <= 2);
-SELECT pg_temp.check('without one, they are left out, too',
+SELECT pg_temp.check('without a layout, they are left out, too',
 	pg_temp.chunks_in($$SELECT count(value) FROM measurements WHERE snowflake_between(id, now() - interval '1 hour', NULL)$$) <= 2);
-SELECT pg_temp.check('so they are for a range of constants',
+SELECT pg_temp.check('and so they are for a range of constants',
 	pg_temp.chunks_in($$SELECT count(value) FROM measurements WHERE snowflake_between(id, '2026-01-01', '2026-01-02')$$) = 0);
 
--- What is over goes
-SELECT pg_temp.check('drop_chunks() drops what is over', count(*) = 6)
+-- Dropping old chunks
+SELECT pg_temp.check('drop_chunks() drops old chunks', count(*) = 6)
 FROM drop_chunks('measurements', older_than => snowflake_first_from(now() - interval '4 days'));
 SELECT pg_temp.check('and nothing else', count(*) BETWEEN 41 AND 51) FROM measurements;
 
--- A hypertable is no partitioned table
+-- A hypertable is not a partitioned table
 SELECT pg_temp.check('snowflake_create_partitions() refuses it',
 	pg_temp.error_of($$SELECT * FROM snowflake_create_partitions('measurements', '1 day', now(), now() + interval '1 day')$$) LIKE '42809 %');
 
--- A hypertable of small numbers is adopted when its chunks are large enough
+-- A hypertable of small numbers can be adopted if its chunks are large enough
 CREATE TABLE legacy (id bigserial PRIMARY KEY, value float8);
 SELECT FROM create_hypertable('legacy', by_range('id', 10000));
 INSERT INTO legacy (value) SELECT 0 FROM generate_series(1, 30000);
@@ -45,4 +45,4 @@ SELECT FROM set_chunk_time_interval('legacy',
 	snowflake_first_from('2026-01-02Z') - snowflake_first_from('2026-01-01Z'));
 CALL snowflake_adopt('legacy', 'id');
 INSERT INTO legacy (value) SELECT 0 FROM generate_series(1, 1000);
-SELECT pg_temp.check('and makes few chunks when they are large', count(*) BETWEEN 5 AND 6) FROM show_chunks('legacy');
+SELECT pg_temp.check('and makes few chunks if they are large', count(*) BETWEEN 5 AND 6) FROM show_chunks('legacy');

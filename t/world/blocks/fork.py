@@ -1,4 +1,4 @@
-# Fork in the middle of a block, and print how many ids came twice.
+# Fork in the middle of a block, and print how many ids come twice.
 #
 # usage: fork.py DIRECTORY URL
 import os

@@ -1,9 +1,9 @@
-// Hand out ids to 20 callers at once in each of several worker threads, and in as many
-// of each child process.  Each thread writes what it gets to a file of its own.
+// Hand out ids to 20 concurrent callers in each of several worker threads, of this
+// process and of child processes.  Each thread writes its ids to a file of its own.
 //
 // usage: node hand_out.js DIRECTORY FILE THREADS CHILDREN COUNT
 //
-// DIRECTORY has blocks.js.  A server that is down is waited for.
+// DIRECTORY has blocks.js.  Waits while the server is down.
 const { fork } = require('child_process');
 const fs = require('fs');
 const { isMainThread, threadId, Worker } = require('worker_threads');
@@ -25,7 +25,7 @@ async function handOut() {
     return ids.next();
   };
   await Promise.all(Array.from({ length: 20 }, async () => {
-    // what was written has been seen, even if we are killed then
+    // an id that was written counts, even if the process is killed then
     for (let i = 0; i < count / 20; i++) fs.writeSync(output, `${await next()}\n`);
   }));
 }

@@ -1,9 +1,9 @@
-# Hand out ids by several threads and forked children, each of which writes what it
-# gets to a file of its own.
+# Hand out ids in several threads and forked children, each of which writes its ids to a
+# file of its own.
 #
 # usage: hand_out.py DIRECTORY URL FILE THREADS CHILDREN COUNT
 #
-# DIRECTORY has sqlalchemy_blocks.py.  A server that is down is waited for.
+# DIRECTORY has sqlalchemy_blocks.py.  Waits while the server is down.
 import os
 import sys
 import threading
@@ -27,7 +27,7 @@ def next_id():
     return ids.next()
 
 
-# what was written has been seen, even if we are killed then
+# an id that was written counts, even if the process is killed then
 def hand_out(output, count):
     for _ in range(count):
         os.write(output, b"%d\n" % next_id())

@@ -1,8 +1,8 @@
-// Ids from blocks in hooks of ORMs, and print what is checked.
+// Use ids from blocks in hooks of ORMs, and print the checks.
 //
 // usage: node hooks.js DIRECTORY LOG
 //
-// DIRECTORY has blocks.js, and LOG is that of the server, with all INSERTs.
+// DIRECTORY has blocks.js, and LOG is the server's, with all INSERTs.
 const fs = require('fs');
 const { DataTypes, Sequelize } = require('sequelize');
 const { BeforeInsert, Column, DataSource, Entity, PrimaryColumn } = require('typeorm');
@@ -31,7 +31,7 @@ async function checkSequelize() {
   await Order.sync({ force: true });
   await check('Sequelize', () => Order.findAll(),
     () => Order.bulkCreate(Array.from({ length: 500 }, () => ({ item: 'tea' }))));
-  // a single row has another hook
+  // a single row uses another hook
   Order.beforeValidate(async (order) => { order.id ??= await ids.next(); });
   const order = await Order.create({ item: 'tea' });
   console.log(`${await Order.findByPk(order.id) ? 'ok' : 'not ok'} - Sequelize: create()`);
@@ -42,7 +42,7 @@ async function checkTypeOrm() {
   class Order {
     async takeId() { this.id = String(await ids.next()); }
   }
-  // what the compiler makes of decorators
+  // what a compiler makes of decorators
   PrimaryColumn({ type: 'bigint' })(Order.prototype, 'id');
   Column({ type: 'text' })(Order.prototype, 'item');
   BeforeInsert()(Order.prototype, 'takeId');
@@ -54,7 +54,7 @@ async function checkTypeOrm() {
   // the column has no default
   for (const method of ['save', 'insert']) {
     const error = await source.manager[method](Order, { item: 'tea' }).catch((error) => error);
-    console.log(`${error.code === '23502' ? 'ok' : 'not ok'} - TypeORM: ${method}() of what is no entity has no hook`);
+    console.log(`${error.code === '23502' ? 'ok' : 'not ok'} - TypeORM: ${method}() of a plain object calls no hook`);
   }
   await source.destroy();
 }

@@ -1,8 +1,8 @@
-# Insert orders with SQLAlchemy and ids from blocks, and print what is checked.
+# Insert orders with SQLAlchemy and ids from blocks, and print the checks.
 #
 # usage: orders.py DIRECTORY URL LOG
 #
-# DIRECTORY has sqlalchemy_blocks.py, and LOG is that of the server, with all INSERTs.
+# DIRECTORY has sqlalchemy_blocks.py, and LOG is the server's, with all INSERTs.
 import sys
 
 sys.path.insert(0, sys.argv[1])
@@ -30,7 +30,7 @@ def check(name, condition):
     print(("ok - " if condition else "not ok - ") + name)
 
 
-# The application has one connection.
+# The application has only one connection.
 engine = create_engine(sys.argv[2], pool_size=1, max_overflow=0, pool_timeout=5)
 Base.metadata.drop_all(engine)
 Base.metadata.create_all(engine)
@@ -39,7 +39,7 @@ with Session(engine) as session:
     order = Order(item="tea")
     session.add(order)
     session.flush()
-    check("the id is there after the flush, though no other connection is free",
+    check("the id is known after the flush, though no other connection is free",
           session.get(Order, order.id) is order)
     lost = order.id
     session.rollback()
@@ -53,7 +53,7 @@ with Session(engine) as session:
     session.commit()
     # psycopg 3 sends them one by one, without waiting for each
     if engine.driver == "psycopg2":
-        check("they are inserted by 3 statements", count_inserts() - before == 3)
+        check("these rows are inserted by 3 statements", count_inserts() - before == 3)
 with Session(engine) as session:
     session.add_all(Order(item="default") for _ in range(2500))
     before = count_inserts()
@@ -61,8 +61,8 @@ with Session(engine) as session:
     check("2500 rows without an id are inserted by 3 statements", count_inserts() - before == 3)
 with Session(engine) as session:
     rows = session.execute(select(Order.item, func.count()).group_by(Order.item)).all()
-    check("all rows are there", sorted(map(tuple, rows)) == [("default", 2500), ("known", 2500)])
-    check("with the ids that were known", known == set(
+    check("all rows are in the table", sorted(map(tuple, rows)) == [("default", 2500), ("known", 2500)])
+    check("with the known ids", known == set(
         session.execute(select(Order.id).where(Order.item == "known")).scalars()))
 if hasattr(sqlalchemy, "insert_sentinel"):
     class Plain(Base):

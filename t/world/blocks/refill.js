@@ -1,9 +1,9 @@
-// What blocks.js does when a refill fails, and print what is checked.
+// Make refills of blocks.js fail, and print the checks.
 //
 // usage: node refill.js DIRECTORY
 const { Client, types } = require('pg');
 const Ids = require(`${process.argv[2]}/blocks.js`);
-// as an application may do
+// an application may do this
 types.setTypeParser(types.builtins.INT8, Number);
 
 function check(name, condition) {
@@ -24,15 +24,15 @@ async function main() {
   await client.query('ALTER FUNCTION snowflake_reserve(integer) RENAME TO gone');
   const rest = await take(ids, 999);
   const error = await ids.next().catch((error) => error);
-  check('refills fail, which the callers see when the block is used up', error.code === '42883');
+  check('callers see a failed refill when the block is used up', error.code === '42883');
   await client.query('ALTER FUNCTION gone(integer) RENAME TO snowflake_reserve');
   const more = await take(ids, 1);
   await client.query('SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND backend_type = $1', ['client backend']);
   while (ids.pool.totalCount > 0) await new Promise((go) => setTimeout(go, 10));
   more.push(...await take(ids, 999));
-  check('later ones succeed', new Set([...first, ...rest, ...more]).size === 2000);
+  check('later refills succeed', new Set([...first, ...rest, ...more]).size === 2000);
 
-  // single ids would all be multiples of 16 if they were rounded
+  // rounded to numbers, all single ids would be multiples of 16
   const single = await take(new Ids({}, 1), 100);
   check('no id is rounded to a number', single.some((id) => id % 16n !== 0n));
   await client.end();

@@ -1,4 +1,5 @@
-# DBIx::Class, after its example: classes that Schema::Loader makes from the database.
+# DBIx::Class, continuing its example: classes that Schema::Loader makes from the
+# database
 use strict;
 use warnings;
 use DBIx::Class::Schema::Loader;
@@ -20,8 +21,8 @@ my $info = $db->source('Order')->column_info('id');
 check('its classes have the default',
 	ref $info->{default_value} && ${ $info->{default_value} } eq 'snowflake_id()' && !$info->{is_auto_increment});
 my $order = $db->resultset('Order')->create({ item => 'milk' });
-check('rows get ids', $db->resultset('Order')->search({ item => 'milk' })->first->id > 2**62);
-check('create() knows them', $db->resultset('Order')->find($order->id)->item eq 'milk');
+check('rows get their ids from the server', $db->resultset('Order')->search({ item => 'milk' })->first->id > 2**62);
+check('create() returns them', $db->resultset('Order')->find($order->id)->item eq 'milk');
 
 Shop::Order->add_columns('+id' => { is_auto_increment => 1 });
 Shop->register_class(Order => 'Shop::Order');

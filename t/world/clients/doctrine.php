@@ -18,8 +18,8 @@ try {
 } catch (Doctrine\DBAL\Exception\DriverException $e) {
     $seen = $e->getPrevious()::class;
 }
-check('lastInsertId() knows no id', $seen === Doctrine\DBAL\Driver\Exception\NoIdentityValue::class);
-check('RETURNING does', $connection->fetchOne("INSERT INTO orders (item) VALUES ('milk') RETURNING id") === $largest());
+check('lastInsertId() does not know the id', $seen === Doctrine\DBAL\Driver\Exception\NoIdentityValue::class);
+check('RETURNING returns it', $connection->fetchOne("INSERT INTO orders (item) VALUES ('milk') RETURNING id") === $largest());
 
 // orm:schema-tool:update, and what migrations:diff compares
 $diff = $tool->getUpdateSchemaSql($classes);
@@ -29,7 +29,7 @@ $filter = $config->getSchemaAssetsFilter();
 $config->setSchemaAssetsFilter(fn () => true);
 $diff = $tool->getUpdateSchemaSql($classes);
 print implode("\n", $diff) . "\n";
-check('which needs the filter', preg_grep('/snowflake_internal/', $diff) !== []);
+check('without the filter, it is not empty', preg_grep('/snowflake_internal/', $diff) !== []);
 $config->setSchemaAssetsFilter($filter);
 
 // orm:schema-tool:drop, with --full-database, too
@@ -42,7 +42,7 @@ foreach (['dropSchema' => [$classes], 'dropDatabase' => []] as $drop => $argumen
     $em->clear();
     $em->persist($order = new Order);
     $em->flush();
-    check('ids go on above those before', $order->id > $before);
+    check('new ids are above the earlier ones', $order->id > $before);
 }
 $config->setSchemaAssetsFilter(fn () => true);
 try {

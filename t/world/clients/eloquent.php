@@ -14,7 +14,7 @@ function extension(): bool {
     return Manager::selectOne("SELECT count(*) AS n FROM pg_extension WHERE extname = 'snowflake'")->n > 0;
 }
 
-// lastval() knows sequences only
+// lastval() is for sequences only
 $pdo = Manager::connection()->getPdo();
 try {
     $pdo->query("INSERT INTO orders (item) VALUES ('milk')");
@@ -22,10 +22,10 @@ try {
 } catch (PDOException $e) {
     $seen = $e->getCode();
 }
-check('lastInsertId() knows no id', $seen === '55000');
+check('lastInsertId() does not know the id', $seen === '55000');
 $returned = $pdo->query("INSERT INTO orders (item) VALUES ('milk') RETURNING id")->fetchColumn();
-check('RETURNING does', $returned == Order::max('id'));
-check('insertGetId() returns it', Manager::table('orders')->insertGetId(['item' => 'milk']) === Order::max('id'));
+check('RETURNING returns it', $returned == Order::max('id'));
+check('insertGetId() returns it, too', Manager::table('orders')->insertGetId(['item' => 'milk']) === Order::max('id'));
 
 $order = Order::where('item', 'tea')->first();
 class Text extends Order { protected $table = 'orders'; protected $casts = ['id' => 'string']; }
@@ -48,5 +48,5 @@ Manager::schema()->dropAllTypes();
 check('wiping drops the tables', !Manager::schema()->hasTable('orders'));
 check('and leaves the extension', extension());
 create();
-check('ids go on above those before', Order::create(['item' => 'tea'])->id > $before);
+check('new ids are above the earlier ones', Order::create(['item' => 'tea'])->id > $before);
 

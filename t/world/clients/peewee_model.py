@@ -1,4 +1,4 @@
-# peewee, after its example: models that are made from the database.
+# peewee, continuing its example: models that are made from the database
 import os, runpy
 from playhouse.reflection import generate_models
 

@@ -1,4 +1,4 @@
-# Sequel, after its example: the schema that it dumps.
+# Sequel, continuing its example: the schema that it dumps
 
 require_relative "../../../doc/clients/sequel"
 
@@ -10,7 +10,7 @@ def column_default(table)
   DB["SELECT pg_get_expr(adbin, adrelid) AS d FROM pg_attrdef WHERE adrelid = '#{table}'::regclass"].get(:d)
 end
 
-check "no sequence is seen", DB.primary_key_sequence(:orders).nil?
+check "Sequel finds no sequence", DB.primary_key_sequence(:orders).nil?
 check "reset_primary_key_sequence does nothing", DB.reset_primary_key_sequence(:orders).nil?
 
 DB.extension :schema_dumper
@@ -19,10 +19,10 @@ puts DB.dump_schema_migration
 check "a dump for any database loses the default", !DB.dump_schema_migration.include?("snowflake")
 migration = DB.dump_schema_migration(same_db: true)
 puts migration
-check "a dump for the same one has it", migration.scan("snowflake_id()").size == 2
+check "a dump for the same database has it", migration.scan("snowflake_id()").size == 2
 check "and nothing else of the extension", migration.scan("snowflake").size == 2
 DB.drop_table(:parcels, :orders)
 Sequel.extension :migration
 eval(migration).apply(DB, :up)
-check "which loads again", column_default(:orders) == "snowflake_id()" && DB.dump_schema_migration(same_db: true) == migration
-check "ids go on above those before", Order.create(item: "milk").id > before
+check "that dump can be loaded", column_default(:orders) == "snowflake_id()" && DB.dump_schema_migration(same_db: true) == migration
+check "new ids are above the earlier ones", Order.create(item: "milk").id > before

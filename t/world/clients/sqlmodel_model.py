@@ -1,5 +1,5 @@
-# SQLModel, after its example: what alembic --autogenerate compares, and how many
-# statements add_all() takes.
+# SQLModel, continuing its example: the comparison of alembic --autogenerate, and the
+# number of statements of add_all()
 import os, runpy
 from alembic.autogenerate import compare_metadata, produce_migrations, render_python_code
 from alembic.migration import MigrationContext
@@ -22,7 +22,7 @@ print(script)
 check("alembic finds no difference", diff == [])
 diff, script = compare(type(SQLModel.metadata)())
 print(script)
-check("and lists nothing of the extension, also if the model is empty",
+check("and lists nothing of the extension, even if the model is empty",
       {d[1].name for d in diff if d[0] == "remove_table"} == {"orders", "parcels"} and "snowflake" not in
       script.replace("snowflake_id()", ""))
 
