@@ -1,4 +1,4 @@
-# asyncpg.  Ids are Python's integers.
+# asyncpg returns an id as a Python int.
 import asyncio, json
 import asyncpg
 

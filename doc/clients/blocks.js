@@ -1,25 +1,25 @@
-// Hand out ids without a round trip for each: blocks come from
-// snowflake_reserve(), the next ones before the last is used up.
+// Hand out ids from blocks of snowflake_reserve(), without a round trip for each id.
+// The next block is fetched before the last one is used up.
 //
 //	const ids = new Ids();    // or new Ids({ host: ... }, 10000)
 //	const order = { id: await ids.next(), item: 'tea' };
 //
-// A worker thread or a process of a cluster makes its own.
+// Each worker thread, and each process of a cluster, makes its own Ids.
 const { Pool } = require('pg');
 
 class Ids {
   constructor(config = {}, size = 1000) {
-    // A connection of its own: if all of the application's are in transactions
-    // that wait for an id, none is left to fetch one.
+    // Use a separate connection: if all connections of the application were in
+    // transactions that wait for an id, none would be left to fetch one.
     this.pool = new Pool({ allowExitOnIdle: true, ...config, max: 1 });
-    this.pool.on('error', () => {});    // an idle one broke: the next query opens another
+    this.pool.on('error', () => {});    // an idle connection broke: the next query opens another
     this.size = size;
     this.blocks = [];
     this.left = 0n;
     this.refill = null;
   }
 
-  // A BigInt that nobody else gets.
+  // Returns a BigInt that nobody else gets.
   async next() {
     while (this.left === 0n) await this.fill();
     const block = this.blocks[0];
@@ -29,8 +29,8 @@ class Ids {
     return id;
   }
 
-  // Many callers share one request.  The ids come as text, as the application may
-  // have made numbers of the driver's bigints, which would round them.
+  // All callers share one request.  Ask for text: the application may have told the
+  // driver to return bigints as numbers, which would round them.
   fill() {
     this.refill ??= this.pool
       .query('SELECT first_id::text, last_id::text FROM snowflake_reserve($1)', [this.size])

@@ -1,4 +1,4 @@
-# DBIx::Class.  retrieve_on_insert brings the key by RETURNING; is_auto_increment would make a bigserial.
+# DBIx::Class: retrieve_on_insert reads the key by RETURNING; is_auto_increment would make a bigserial.
 use v5.36;
 use JSON::PP;
 

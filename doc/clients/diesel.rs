@@ -1,4 +1,4 @@
-// Diesel: ids are i64, and only what is inserted names columns.  serde_json writes them as numbers.
+// Diesel: ids are i64.  Inserts name their columns and leave out id.  serde_json writes ids as numbers.
 use diesel::prelude::*;
 
 diesel::table! { orders (id) { id -> BigInt, item -> Text, } }

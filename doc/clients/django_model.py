@@ -1,11 +1,12 @@
-import os, django    # foreign keys to this automatic key are bigint
+import os, django
 from django.conf import settings
 from django.db import connection, models
 
+# Derived from BigAutoField, so that foreign keys to it are bigint.
 class SnowflakeField(models.BigAutoField):
     def db_type(self, connection):
         return "bigint DEFAULT snowflake_id()"
-    def db_type_suffix(self, connection):    # no identity, as newer versions have it
+    def db_type_suffix(self, connection):    # newer versions would make an identity column
         return None
 
 settings.configure(DATABASES={"default": {

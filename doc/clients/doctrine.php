@@ -1,4 +1,4 @@
-<?php    // Doctrine.  It has to know an id before the insert, and asks for each.
+<?php    // Doctrine needs the id before the insert, so it asks the server for each one.
 require 'Doctrine/ORM/autoload.php';
 use Doctrine\{DBAL\DriverManager, ORM\EntityManager, ORM\EntityManagerInterface, ORM\ORMSetup, ORM\Tools\SchemaTool, ORM\Mapping as ORM, Persistence\Mapping\Driver\ClassNames};
 class Snowflake extends Doctrine\ORM\Id\AbstractIdGenerator {
@@ -8,11 +8,11 @@ trait Key { #[ORM\Id, ORM\GeneratedValue('CUSTOM'), ORM\CustomIdGenerator(Snowfl
 #[ORM\Entity, ORM\Table('orders')] class Order { use Key;
     #[ORM\Column(type: 'text')] public string $item = 'tea'; }
 #[ORM\Entity, ORM\Table('parcels')] class Parcel { use Key;
-    function __construct(    // the column would have the default of orders.id
+    function __construct(    // without null, the column would get the default of orders.id
         #[ORM\ManyToOne, ORM\JoinColumn(options: ['default' => null])] public Order $order) {} }
 $config = ORMSetup::createAttributeMetadataConfig(new ClassNames([Order::class, Parcel::class]), true);
 $config->enableNativeLazyObjects(true);
-// Diffs would drop the sequences.  With Symfony, doctrine.dbal.schema_filter: '~^(?!snowflake_internal\.)~'
+// Without this filter, diffs would drop the sequences.  With Symfony, use doctrine.dbal.schema_filter: '~^(?!snowflake_internal\.)~'
 $config->setSchemaAssetsFilter(fn ($asset) => !str_starts_with(is_string($asset) ? $asset : $asset->getName(), 'snowflake_internal.'));
 $em = new EntityManager(DriverManager::getConnection(['driver' => 'pdo_pgsql', 'host' => getenv('PGHOST'), 'dbname' => getenv('PGDATABASE'), 'user' => getenv('PGUSER')], $config), $config);
 (new SchemaTool($em))->createSchema($em->getMetadataFactory()->getAllMetadata());

@@ -1,4 +1,4 @@
-<?php    // Laravel's Eloquent.  A migration says the same to Schema::create().
+<?php    // Laravel's Eloquent.  A migration makes the same calls to Schema::create().
 require 'Illuminate/Database/autoload.php';
 use Illuminate\Database\{Capsule\Manager, Eloquent\Model, Query\Expression, Schema\Blueprint};
 
@@ -18,5 +18,5 @@ class Parcel extends Model { public $timestamps = false; protected $guarded = []
 $order = Order::create(['item' => 'tea']);    // INSERT ... RETURNING id
 $order->parcels()->create();
 echo $order->id, "\n", Parcel::with('order')->where('order_id', $order->id)->first()->order->id, "\n";
-echo $order->load('parcels')->toJson(), "\n";    // numbers: $casts = ['id' => 'string'] for JavaScript
+echo $order->load('parcels')->toJson(), "\n";    // numbers; for JavaScript, $casts = ['id' => 'string']
 Order::insert(array_fill(0, 100, ['item' => 'coffee']));

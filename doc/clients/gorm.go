@@ -1,4 +1,4 @@
-// GORM.  With autoIncrement AutoMigrate would take bigserial; without ",string" JSON would have numbers.
+// GORM: with autoIncrement, AutoMigrate would make a bigserial; without ",string", JSON would contain numbers.
 package main
 
 import "encoding/json"

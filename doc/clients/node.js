@@ -1,4 +1,4 @@
-// Node.js with pg.  A bigint comes as a string; as a number it would lose digits.
+// Node.js with pg.  A bigint is returned as a string, because a number would lose digits.
 const { Client } = require('pg');
 
 async function main() {

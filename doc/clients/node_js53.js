@@ -1,4 +1,4 @@
-// Node.js with pg and the layout js53: ids are exact as numbers.
+// Node.js with pg and the layout js53, whose ids are exact as numbers.
 const { Client, types } = require('pg');
 
 types.setTypeParser(types.builtins.INT8, Number);

@@ -1,5 +1,5 @@
-// node-postgres on Node.js 22 or later: whole numbers in json and jsonb that a
-// number cannot hold come as strings, as those of bigint columns do.
+// node-postgres on Node.js 22 or later: if a number cannot hold a whole number in json or
+// jsonb, return it as a string, as the driver does for bigint columns.
 const { types } = require('pg');
 
 const parse = (text) => JSON.parse(text, (key, value, { source }) =>

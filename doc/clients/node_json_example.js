@@ -1,4 +1,4 @@
-// node-postgres with the parsers of node_json.js
+// node-postgres with the parsers of node_json.js.
 require('./node_json.js');
 const { Client } = require('pg');
 

@@ -1,4 +1,4 @@
-# peewee: the key is left out of INSERT, and comes by RETURNING.
+# peewee leaves the key out of INSERT, and reads it by RETURNING.
 import json, os
 from peewee import SQL, BigIntegerField, ForeignKeyField, Model, PostgresqlDatabase, TextField
 from playhouse.shortcuts import model_to_dict

@@ -1,4 +1,4 @@
-// pgx 5: ids are int64.  Without ",string" JSON would have numbers.
+// pgx 5: ids are int64.  Without ",string", JSON would contain numbers.
 package main
 
 import "context"

@@ -1,7 +1,7 @@
-# psycopg 3.  Ids are Python's integers.
+# psycopg 3 returns an id as a Python int.
 import psycopg
 
-# behind pgbouncer in transaction mode: no prepared statements
+# no prepared statements, for pgbouncer in transaction mode
 with psycopg.connect(prepare_threshold=None) as connection:
     (id,) = connection.execute(
         "INSERT INTO orders (item) VALUES (%s) RETURNING id", ("tea",)

@@ -1,7 +1,7 @@
-# Rails.  A migration says the same; t.references makes a plain bigint.
+# Rails.  A migration makes the same calls; t.references makes a plain bigint.
 require "active_record"
 ActiveRecord::Base.establish_connection(adapter: "postgresql")
-# to an initializer: from 7.1 to 8.0 schema.rb would create this schema before the extension does
+# For an initializer: from 7.1 to 8.0, schema.rb would create this schema before the extension does.
 ActiveRecord::ConnectionAdapters::PostgreSQLAdapter.prepend(Module.new { def schema_names = super - ["snowflake_internal"] })
 
 ActiveRecord::Migration.verbose = false
@@ -18,5 +18,5 @@ class Parcel < ActiveRecord::Base; belongs_to :order; end
 order = Order.create!(item: "tea", parcels: [Parcel.new])
 puts order.id
 puts Parcel.includes(:order).find_by!(order_id: order.id).order.id
-puts order.to_json    # a number: "id": id.to_s for JavaScript
+puts order.to_json    # a number; for JavaScript, "id": id.to_s
 Order.insert_all(Array.new(100) { { item: "coffee" } })

@@ -1,5 +1,5 @@
-// A service that makes its own ids, with a worker id that it leases from
-// snowflake_registry.  The layout: time:41 worker:10 sequence:12, since 2026.
+// A service that makes its own ids, with a worker id leased from snowflake_registry.
+// The layout is time:41 worker:10 sequence:12, with its epoch in 2026.
 const { randomUUID } = require('crypto');
 
 const EPOCH = Date.UTC(2026, 0, 1);
@@ -10,13 +10,13 @@ class Generator {
   constructor(client, name) {
     this.client = client;
     this.name = name;
-    this.instance = randomUUID();    // not that of an earlier life
+    this.instance = randomUUID();    // a new one at each start
     this.lease = null;
     this.last = 0;
     this.sequence = 0;
   }
 
-  // To be called every third of the lease, and until it succeeds.
+  // Call this every third of the lease, and repeat it until it succeeds.
   async keep() {
     if (this.lease) {
       const { rows: [{ ends }] } = await this.client.query(
@@ -30,13 +30,13 @@ class Generator {
         'SELECT * FROM snowflake_registry.acquire($1::text, $2::uuid, $3::text, $4::bigint, $5::timestamptz, $6::interval)',
         [this.name, this.instance, LAYOUT, 1024, new Date(), `${DURATION} ms`]);
       if (!row) throw new Error('no worker id is free');
-      // a whole millisecond that is not before the start
+      // a Date drops microseconds: only the next millisecond is sure to be in the lease
       this.lease = { workerId: row.worker_id, starts: Number(row.starts) + 1, ends: row.ends };
     }
   }
 
-  // A BigInt.  The time is the latest of the clock's and the last id's; what
-  // counts is that it is within the lease.
+  // Returns a BigInt.  Its time is that of the clock or that of the last id, whichever
+  // is later, and must be within the lease.
   next() {
     let time = Math.max(Date.now(), this.last);
     if (time === this.last && ++this.sequence > 4095) time++;
@@ -46,7 +46,7 @@ class Generator {
     return BigInt(time - EPOCH) << 22n | BigInt(this.lease.workerId) << 12n | BigInt(this.sequence);
   }
 
-  // No id is made after that.
+  // Gives the lease back.  Later calls of next() fail.
   async stop() {
     const lease = this.lease;
     this.lease = null;

@@ -1,4 +1,4 @@
-# Sequel.  bigint keys, and a default that no one takes for a sequence's.
+# Sequel: bigint keys, and a default that no tool mistakes for a sequence's.
 require "sequel"
 DB = Sequel.connect(adapter: "postgres", host: ENV["PGHOST"], database: ENV["PGDATABASE"], user: ENV["PGUSER"])
 

@@ -4,7 +4,7 @@
 #	class Order(Base):
 #	    id = Column(BigInteger, primary_key=True, default=ids.next)
 #
-# The id is there when the row is inserted; Order(id=ids.next()) has it at once.
+# The row gets its id when it is inserted; Order(id=ids.next()) has it at once.
 import os
 import threading
 from itertools import chain
@@ -16,21 +16,21 @@ from sqlalchemy.exc import DBAPIError
 class Ids:
     def __init__(self, url, size=1000, **options):
         self.size = size
-        # A connection of its own: if all of the application's are in transactions
-        # that need an id, none is left to fetch one.
+        # Use a separate connection: if all connections of the application were in
+        # transactions that need an id, none would be left to fetch one.
         self.engine = create_engine(
             url, isolation_level="AUTOCOMMIT", pool_size=1, max_overflow=0, **options)
         self.forget()
         os.register_at_fork(after_in_child=self.forget)
 
-    # A child must not hand out the ids of its parent, nor talk on its connection;
-    # and the lock may belong to a thread that the child does not have.
+    # A forked child must not hand out the ids of its parent or use its connection,
+    # and the lock may be held by a thread that the child does not have.
     def forget(self):
         self.lock = threading.Lock()
         self.ids = iter(())
         self.engine.dispose(close=False)
 
-    # An int that nobody else gets.
+    # Returns an int that nobody else gets.
     def next(self):
         with self.lock:
             id = next(self.ids, None)
@@ -46,7 +46,7 @@ class Ids:
         except DBAPIError as error:
             if not error.connection_invalidated:
                 raise
-            return self.query()    # the server was restarted since the last block
+            return self.query()    # the server has been restarted since the last block
 
     def query(self):
         with self.engine.connect() as connection:

@@ -1,4 +1,4 @@
-# SQLAlchemy: the server makes the key, and INSERT ... RETURNING brings it.
+# SQLAlchemy: the server makes the key, and INSERT ... RETURNING returns it.
 from sqlalchemy import BigInteger, Column, Text, create_engine, text
 from sqlalchemy.orm import Session, declarative_base
 

@@ -1,4 +1,4 @@
-# SQLModel, with the key that the server makes.
+# SQLModel with keys that the server makes.
 from sqlalchemy import BigInteger, Column, insert, text
 from sqlmodel import Field, Relationship, Session, SQLModel, create_engine
 
@@ -21,4 +21,4 @@ with Session(engine) as session, session.begin():
     session.add(parcel := Parcel(order=Order(item="tea")))
     session.flush()
     print(parcel.order.id, parcel.order_id, parcel.order.model_dump_json(), sep="\n")    # a number
-    session.execute(insert(Order).returning(Order.id), [{"item": "coffee"}] * 100)    # add_all() takes 100 statements
+    session.execute(insert(Order).returning(Order.id), [{"item": "coffee"}] * 100)    # add_all() would send 100 statements

@@ -1,9 +1,9 @@
 -- psql --file=large_table.sql shop
 --
--- Make accounts.id, a serial, a bigint with snowflake ids, and widen the columns that refer to
--- it, entries.account_id and notes.account_id, while clients read and write all three tables.
--- Copy this file and put your own names into it.  Run it until it ends without an error: each
--- step is skipped once it is done, and what stopped it half way does no harm.
+-- Change accounts.id from a serial to a bigint with snowflake ids, and widen the columns that
+-- refer to it, entries.account_id and notes.account_id, while clients read and write all three
+-- tables.  Copy this file and put your own names into it.  Run it until it ends without an
+-- error.  You may interrupt it at any point: the next run skips the steps that are done.
 --
 --	CREATE TABLE accounts (id serial PRIMARY KEY, owner text);
 --	CREATE TABLE entries (id bigserial PRIMARY KEY,
@@ -17,10 +17,10 @@
 
 \set ON_ERROR_STOP on
 
--- Clients queue behind a statement that waits for a lock.  All waits of a step together are to be
--- shorter than deadlock_timeout, so that a deadlock ends this session and no client.  To avoid
--- deadlocks, steps 1, 4 and 5 lock views first, and then tables in the order in which clients
--- use them: if clients often write entries before accounts, have entries first.
+-- Clients queue behind a statement that waits for a lock.  Keep the sum of the waits in a step
+-- below deadlock_timeout, so that a deadlock ends this session instead of a client.  To avoid
+-- deadlocks, steps 1, 4 and 5 lock views first, and then the tables in the order in which clients
+-- use them: if clients often write to entries before accounts, put entries first.
 \set brief '''200ms'''
 
 SELECT atttypid = 'bigint'::regtype AS swapped
@@ -36,15 +36,15 @@ WHERE conname IN ('accounts_new_id', 'entries_new_account_id', 'notes_new_accoun
 	AND conrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass) \gset
 
 --
--- 1. New columns, with triggers that keep them in step.  From here on the CHECK constraints
--- refuse any row in which they are not.
+-- 1. Add new columns, with triggers that keep them in step with the old ones.  From here on, the
+-- CHECK constraints reject any row whose columns differ.
 --
 \if :prepared
 \else
 SET lock_timeout = :brief;
 BEGIN;
 LOCK TABLE accounts, entries, notes IN ACCESS EXCLUSIVE MODE;
--- without a default no row is touched
+-- no default, so that no row is rewritten
 ALTER TABLE accounts ADD COLUMN new_id bigint;
 ALTER TABLE entries ADD COLUMN new_account_id bigint;
 ALTER TABLE notes ADD COLUMN new_account_id bigint;
@@ -61,7 +61,7 @@ BEGIN
 	RETURN NEW;
 END
 $$;
--- triggers fire in the order of their names, and this has to be the last one
+-- triggers fire in the order of their names, and these have to come last
 CREATE TRIGGER zz_follow BEFORE INSERT OR UPDATE ON accounts
 FOR EACH ROW EXECUTE FUNCTION follow_id();
 CREATE TRIGGER zz_follow BEFORE INSERT OR UPDATE ON entries
@@ -69,7 +69,7 @@ FOR EACH ROW EXECUTE FUNCTION follow_account_id();
 CREATE TRIGGER zz_follow BEFORE INSERT OR UPDATE ON notes
 FOR EACH ROW EXECUTE FUNCTION follow_account_id();
 
--- IS NOT NULL saves SET NOT NULL its scan
+-- IS NOT NULL spares SET NOT NULL a scan of the table in step 5
 ALTER TABLE accounts ADD CONSTRAINT accounts_new_id
 	CHECK (new_id IS NOT NULL AND new_id = id) NOT VALID;
 ALTER TABLE entries ADD CONSTRAINT entries_new_account_id
@@ -79,12 +79,13 @@ ALTER TABLE notes ADD CONSTRAINT notes_new_account_id
 COMMIT;
 \endif
 
--- From here to the foreign keys, no step locks out a client, so each may wait.
+-- Up to the foreign keys, no statement locks out clients, so each may wait for its locks.
 SET lock_timeout = 0;
 
 --
--- 2. Old rows, in batches of 10,000, each a transaction of its own.  A batch leaves out rows
--- that clients hold, as waiting for them could end in a deadlock; they follow one by one.
+-- 2. Fill the old rows, in batches of 10,000, each in a transaction of its own.  A batch skips
+-- rows that clients have locked, because waiting for them could end in a deadlock.  Fill those one
+-- by one afterwards.
 --
 \if :filled
 \else
@@ -115,18 +116,18 @@ GROUP BY batch ORDER BY batch \gexec
 SELECT format('UPDATE notes SET new_account_id = account_id WHERE id = %s', id)
 FROM notes WHERE new_account_id IS DISTINCT FROM account_id \gexec
 
--- the planner needs statistics of the new columns as soon as they are in use
+-- the planner needs statistics on the new columns as soon as they are in use
 VACUUM (ANALYZE) accounts, entries, notes;
 
--- the proof that no row was left out
+-- check that no row was left out
 ALTER TABLE accounts VALIDATE CONSTRAINT accounts_new_id;
 ALTER TABLE entries VALIDATE CONSTRAINT entries_new_account_id;
 ALTER TABLE notes VALIDATE CONSTRAINT notes_new_account_id;
 \endif
 
 --
--- 3. Indexes: the key's, and a copy of each in which the columns are.  One that was interrupted
--- is invalid and has to be made anew.
+-- 3. Create the index of the key, and a copy of each index that has one of the columns.  If a
+-- build was interrupted, its index is invalid and has to be dropped first.
 --
 SELECT format('DROP INDEX CONCURRENTLY %s', indexrelid::regclass)
 FROM pg_index
@@ -135,9 +136,9 @@ CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS accounts_new_id_key ON accounts (
 CREATE INDEX CONCURRENTLY IF NOT EXISTS entries_new_account_id_idx ON entries (new_account_id);
 
 --
--- 4. Foreign keys, with the same actions.  The old ones stay until the end: it is through
--- them that ON DELETE SET NULL and ON UPDATE CASCADE reach the old columns, which the new
--- columns follow.
+-- 4. Add foreign keys with the same actions.  Keep the old ones until the end: their ON DELETE
+-- SET NULL and ON UPDATE CASCADE change the old columns, and the triggers copy that to the new
+-- columns.
 --
 SELECT count(*) = 2 AS linked FROM pg_constraint
 WHERE conname IN ('entries_new_account_id_fkey', 'notes_new_account_id_fkey')
@@ -158,8 +159,8 @@ ALTER TABLE entries VALIDATE CONSTRAINT entries_new_account_id_fkey;
 ALTER TABLE notes VALIDATE CONSTRAINT notes_new_account_id_fkey;
 
 --
--- 5. The swap.  It changes only catalogs.  Whatever else depends on an old column is listed by
--- the error of its DROP COLUMN, and nothing is changed.
+-- 5. Swap the columns, which changes only catalogs.  If anything else depends on an old column,
+-- the error of its DROP COLUMN lists it, and nothing is changed.
 --
 SET lock_timeout = :brief;
 BEGIN;
@@ -180,7 +181,7 @@ ALTER TABLE notes DROP COLUMN account_id;
 ALTER TABLE notes RENAME COLUMN new_account_id TO account_id;
 ALTER TABLE notes RENAME CONSTRAINT notes_new_account_id_fkey TO notes_account_id_fkey;
 
--- the serial's sequence goes with the column
+-- DROP COLUMN also drops the sequence of the serial
 ALTER TABLE accounts ALTER COLUMN new_id SET NOT NULL;
 ALTER TABLE accounts DROP COLUMN id;
 ALTER TABLE accounts RENAME COLUMN new_id TO id;
@@ -190,5 +191,5 @@ CALL snowflake_adopt('accounts', 'id');
 CREATE VIEW balances AS
 	SELECT accounts.id, sum(amount) AS balance
 	FROM accounts LEFT JOIN entries ON account_id = accounts.id GROUP BY accounts.id;
--- and its privileges: GRANT SELECT ON balances TO ...
+-- grant its privileges again: GRANT SELECT ON balances TO ...
 COMMIT;

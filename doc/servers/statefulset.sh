@@ -1,12 +1,12 @@
 #!/bin/sh
-# Entry point of a container in a StatefulSet: the pods are numbered from 0, and
-# their host names end with the number, which becomes the worker id.  The rest
-# is left to the entry point of the image.
+# Entry point for a container in a StatefulSet.  The host name of a pod ends with
+# its number, from 0 on.  That number becomes the worker id.  The entry point of
+# the image does the rest.
 set -eu
-# the runtime of the container sets it
+# the container runtime sets HOSTNAME
 # shellcheck disable=SC3028
 ordinal=${HOSTNAME##*-}
 case $ordinal in
-	'' | *[!0-9]*) echo "the host name does not end with a number: \"$ordinal\"" >&2; exit 1 ;;
+	'' | *[!0-9]*) echo "host name does not end with a number: \"$ordinal\"" >&2; exit 1 ;;
 esac
 exec docker-entrypoint.sh postgres -c "snowflake.worker_id=$ordinal" "$@"

@@ -1,5 +1,5 @@
 // Drizzle with node-postgres.  Ids are BigInts.
-import '../node_json.js';    // or nested ids lose digits: they come as JSON
+import '../node_json.js';    // otherwise nested ids, which arrive as JSON, lose digits
 import { eq } from 'drizzle-orm';
 import { drizzle } from 'drizzle-orm/node-postgres';
 import * as schema from './schema.mjs';

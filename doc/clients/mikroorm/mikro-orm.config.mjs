@@ -1,7 +1,7 @@
 // MikroORM's entities: mikro-orm schema:update
 import { defineConfig, defineEntity, p } from '@mikro-orm/postgresql';
 
-// Without autoincrement: false the default is ignored, and the key is a serial.
+// Without autoincrement(false), the default is ignored and the key is a serial.
 const key = () => p.bigint('string').primary().autoincrement(false).defaultRaw('snowflake_id()');
 
 export const Customer = defineEntity({ name: 'Customer', tableName: 'customers', properties: {
@@ -10,4 +10,4 @@ export const Order = defineEntity({ name: 'Order', tableName: 'orders', properti
   id: key(), item: p.text(), customer: () => p.manyToOne(Customer) } });
 
 export default defineConfig({ clientUrl: process.env.DATABASE_URL, entities: [Customer, Order],
-  schemaGenerator: { ignoreSchema: ['snowflake_internal'] } });    // or updates try to drop it
+  schemaGenerator: { ignoreSchema: ['snowflake_internal'] } });    // otherwise updates try to drop it

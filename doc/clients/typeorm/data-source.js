@@ -1,7 +1,7 @@
 // TypeORM's schema: typeorm schema:sync -d data-source.js
 const { DataSource, EntitySchema } = require('typeorm');
 
-// Not generated: true, which makes the key a serial.
+// Do not set generated: true, which makes the key a serial.
 const key = () => ({ type: 'bigint', primary: true, default: () => 'snowflake_id()' });
 
 const Customer = new EntitySchema({ name: 'customers',

@@ -1,9 +1,9 @@
-# Rails, after its example: schemas that are dumped and loaded, fixtures, sequences that
-# are reset, and keys of tables that say nothing about them.
+# Rails, continuing its example: schemas that are dumped and loaded, fixtures, sequences
+# that are reset, and keys of tables that do not define them
 
 require "active_record"
 require "active_record/connection_adapters/postgresql_adapter"
-# an initializer, as it is read once
+# like an initializer, which is read once
 ActiveRecord::ConnectionAdapters::PostgreSQLAdapter::NATIVE_DATABASE_TYPES[:primary_key] = "bigint PRIMARY KEY DEFAULT snowflake_id()"
 require_relative "../../../doc/clients/rails"
 require "fileutils"
@@ -32,7 +32,7 @@ def new_id
   Order.create!(item: "milk").id
 end
 
-# what db:schema:dump writes
+# print what db:schema:dump writes
 def dump
   out = StringIO.new
   ActiveRecord::SchemaDumper.dump(ActiveRecord::Base.connection_pool, out)
@@ -48,11 +48,11 @@ schema = dump
 check "schema.rb has the default", schema.include?('create_table "orders", id: :bigint, default: -> { "snowflake_id()" }')
 check "schema.rb has the extension", schema.include?('enable_extension "snowflake"')
 check "schema.rb has nothing else of the extension", schema.scan(/snowflake/).size == 3
-check "which needs the line of the example", connection.method(:schema_names).super_method.call.include?("snowflake_internal")
+check "without the example's line, it has more", connection.method(:schema_names).super_method.call.include?("snowflake_internal")
 before = largest
 eval(schema)
-check "db:schema:load in the same database", Order.count == 0 && dump == schema
-check "ids go on above those before", new_id > before
+check "db:schema:load works in the same database", Order.count == 0 && dump == schema
+check "new ids are above the earlier ones", new_id > before
 
 # in another database
 def in_new_database(name)
@@ -66,13 +66,13 @@ end
 
 in_new_database("rails_2") do
   eval(schema)
-  check "db:schema:load in another database", dump == schema && new_id > before
+  check "db:schema:load works in another database", dump == schema && new_id > before
 end
 
 # structure.sql
 def structure(config, file)
   ActiveRecord::Tasks::PostgreSQLDatabaseTasks.new(config).structure_dump(file, [])
-  # a random key in each
+  # each file has a random key
   File.read(file).gsub(/^\\(un)?restrict .*/, "")
 end
 
@@ -85,12 +85,13 @@ in_new_database("rails_3") do |config|
   check "structure.sql loads in another database", structure(config, "again.sql") == sql && new_id > before
 end
 
-# fixtures and sequences: "nextval" in the default's name is taken for a sequence's
+# fixtures and sequences: Rails takes "nextval" in the name of the function for a
+# sequence's
 FileUtils.mkdir_p("fixtures")
 File.write("fixtures/orders.yml", "green:\n  item: green tea\n")
 Order.delete_all
-check "fixtures", !error { ActiveRecord::FixtureSet.create_fixtures("fixtures", "orders") } && Order.first.item == "green tea"
-check "reset_pk_sequence!", !error { connection.reset_pk_sequence!("orders") } && new_id > before
+check "fixtures can be loaded", !error { ActiveRecord::FixtureSet.create_fixtures("fixtures", "orders") } && Order.first.item == "green tea"
+check "reset_pk_sequence! does no harm", !error { connection.reset_pk_sequence!("orders") } && new_id > before
 connection.execute("ALTER TABLE orders ALTER id SET DEFAULT snowflake_nextval()")
 connection.schema_cache.clear!
 ActiveRecord::FixtureSet.reset_cache
@@ -98,7 +99,7 @@ check "fixtures need a name without nextval", error { ActiveRecord::FixtureSet.c
 check "reset_pk_sequence! needs a name without nextval", error { connection.reset_pk_sequence!("orders") }
 connection.execute("ALTER TABLE orders ALTER id SET DEFAULT snowflake_id()")
 
-# new tables that say nothing about their key
+# new tables that do not define their key
 ActiveRecord::Schema.define do
   create_table(:teas) { |t| t.text :name }
   create_table(:cups) { |t| t.references :tea, foreign_key: true }
@@ -107,12 +108,31 @@ class Tea < ActiveRecord::Base; has_many :cups; end
 class Cup < ActiveRecord::Base; belongs_to :tea; end
 cup = Tea.create!(name: "green").cups.create!
 check "NATIVE_DATABASE_TYPES gives new tables the default", column_default("teas") == "snowflake_id()" && column_default("cups") == "snowflake_id()"
-check "and their rows ids", cup.tea_id > before && cup.id > cup.tea_id
-check "which schema.rb has", dump.include?('create_table "cups", id: :bigint, default: -> { "snowflake_id()" }')
+check "and their rows get ids", cup.tea_id > before && cup.id > cup.tea_id
+check "schema.rb has that default", dump.include?('create_table "cups", id: :bigint, default: -> { "snowflake_id()" }')
 
 # without the extension
 before = largest
 connection.disable_extension("snowflake", force: :cascade)
 check "disable_extension drops all of it", connection.select_value("SELECT to_regnamespace('snowflake_internal')").nil?
 eval(schema)
-check "ids after that are above those before", new_id > before
+check "ids after that are above the earlier ones", new_id > before
+
+# the migration of the guide, as the Migrator runs it
+in_new_database("rails_4") do
+  connection.execute("CREATE TABLE teas (id serial PRIMARY KEY, name text);
+    CREATE TABLE cups (id bigserial PRIMARY KEY, tea_id integer REFERENCES teas);
+    INSERT INTO teas (name) VALUES ('green'); INSERT INTO cups (tea_id) VALUES (1)")
+  FileUtils.mkdir_p("migrations")
+  guide = File.read(File.expand_path("../../../doc/guide.md", __dir__))
+  File.write("migrations/1_convert_keys.rb", guide[/^```ruby of a migration\n(.*?)^```$/m, 1])
+  notices = []
+  connection.execute("SET client_min_messages = notice")
+  connection.raw_connection.set_notice_processor { |notice| notices << notice }
+  ActiveRecord::MigrationContext.new("migrations").up
+  check "the migration converts all keys", column_default("teas") == "snowflake_id()" && column_default("cups") == "snowflake_id()"
+  check "with a transaction for each step", notices.grep(/one transaction for each step/).size == 1
+  Tea.reset_column_information
+  Cup.reset_column_information
+  check "and the models stay as they are", Cup.first.tea == Tea.first && Tea.first.id == 1 && Tea.create!(name: "black").cups.create!.tea_id > before
+end
