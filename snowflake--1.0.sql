@@ -11,7 +11,7 @@
 --
 -- A schema for internals.  No search_path leads there, and tools that compare schemas
 -- do not list what is in it among the user's objects.  The script fails if the schema
--- exists.
+-- exists, because its owner could change what we create in it.
 --
 
 CREATE SCHEMA snowflake_internal;
@@ -19,7 +19,7 @@ CREATE SCHEMA snowflake_internal;
 COMMENT ON SCHEMA snowflake_internal IS
 'internals of the extension snowflake';
 
--- the objects in it have privileges of their own
+-- the objects in it have their own privileges
 GRANT USAGE ON SCHEMA snowflake_internal TO PUBLIC;
 
 --
@@ -60,7 +60,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_nextval(integer) IS
 'make a new id that carries a tag, in a layout with the field "tag"';
 
--- Many tools mistake a default with "nextval" in it for that of a sequence.
+-- Many tools take a default with "nextval" in it for a sequence's.
 CREATE FUNCTION snowflake_id()
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_nextval'
@@ -108,12 +108,12 @@ CREATE SEQUENCE snowflake_internal.mark MINVALUE 0 START 0;
 COMMENT ON SEQUENCE snowflake_internal.mark IS
 'the mark: no snowflake id of this database is greater than its last_value or, if that is larger, than the bound of snowflake_internal.guard';
 
--- pg_dump reads it, and restoring sets it
+-- pg_dump includes it; the owner of the database can dump and restore it
 SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.mark'::pg_catalog.regclass, '');
 GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
 -- The system identifier of the server on which the mark was made, as pg_control_system()
--- shows it.
+-- shows it.  See src/origin.c.
 CREATE SEQUENCE snowflake_internal.system_identifier MINVALUE -9223372036854775808;
 
 COMMENT ON SEQUENCE snowflake_internal.system_identifier IS
@@ -159,7 +159,7 @@ REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO pg_database_owner;
 
 COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS
-'make all new ids of this database greater than an id that came from elsewhere; force: even if that id is far ahead of the clock, for superusers';
+'make all new ids of this database greater than an id that came from elsewhere; force: even if that id is far ahead of the clock (only for superusers)';
 
 CREATE FUNCTION snowflake_reset_mark(force boolean DEFAULT false)
 RETURNS void
@@ -169,7 +169,7 @@ LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 REVOKE EXECUTE ON FUNCTION snowflake_reset_mark(boolean) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_reset_mark(boolean) IS
-'set the mark back to the clock after the clock was far ahead, with a fresh worker id and after a restart; force: even without a fresh worker id, in which case ids may be made twice';
+'set the mark back to the clock after the clock was far ahead, with a fresh worker id and after a restart; force: even without a fresh worker id, in which case ids might be made twice';
 
 --
 -- Reading ids.  Each function has two forms: one for the layout that is in force
@@ -336,9 +336,9 @@ COMMENT ON FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
 	integer, integer, integer) IS
 'the id that has these fields';
 
--- There are no defaults here, as they would make a call with nothing but a
--- timestamp ambiguous.  The parameters before the layout have no names, so that a
--- call by name finds the function below.
+-- There are no defaults here, because they would make a call with only a timestamp
+-- ambiguous.  The parameters before the layout have no names, so that a call by name
+-- finds the function below.
 CREATE FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
 	integer, integer, integer, layout text)
 RETURNS bigint
@@ -367,8 +367,8 @@ COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
 'the id of the given layout that has these fields; those left out are 0';
 
 --
--- Ids and time.  An id belongs to the tick that it was made in, so the bounds
--- of a range of time are those of ticks.
+-- Ids and time.  An id shows only the tick that it was made in, so the bounds of a
+-- range of time are bounds of ticks.
 --
 
 CREATE FUNCTION snowflake_from_timestamp(instant timestamptz)
@@ -393,7 +393,7 @@ AS 'MODULE_PATHNAME', 'snowflake_first_from'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_first_from(timestamptz) IS
-'the smallest id from an instant''s tick on; 0 before the epoch, above all ids beyond the end';
+'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
 
 CREATE FUNCTION snowflake_first_from(instant timestamptz, layout text)
 RETURNS bigint
@@ -401,7 +401,7 @@ AS 'MODULE_PATHNAME', 'snowflake_first_from'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
-'the smallest id from an instant''s tick on, in the given layout; 0 before the epoch, above all ids beyond the end';
+'the smallest id from an instant''s tick on, in the given layout; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
 
 CREATE FUNCTION snowflake_last_before(instant timestamptz)
 RETURNS bigint
@@ -409,7 +409,7 @@ AS 'MODULE_PATHNAME', 'snowflake_last_before'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_last_before(timestamptz) IS
-'the largest id before an instant''s tick; -1 up to the epoch, the largest id of all beyond the end';
+'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick';
 
 CREATE FUNCTION snowflake_last_before(instant timestamptz, layout text)
 RETURNS bigint
@@ -417,11 +417,11 @@ AS 'MODULE_PATHNAME', 'snowflake_last_before'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
-'the largest id before an instant''s tick, in the given layout; -1 up to the epoch, the largest id of all beyond the end';
+'the largest id before an instant''s tick, in the given layout; -1 if there is none; the largest id of all if the instant is after the last tick';
 
 -- An index can serve these two only if they are inlined.  So they are not STRICT,
--- have the labels that fit their bodies, and compare the id itself.  The operators
--- are those that exclude a partition which ends or begins at the bound.
+-- have the labels that fit their bodies, and compare the id itself.  The operators >=
+-- and <= exclude a partition that ends or begins at a bound.
 CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
 	upper_bound timestamptz)
 RETURNS boolean
@@ -532,7 +532,7 @@ BEGIN
 		WHERE part.partrelid = parent AND part.partstrat = 'r' AND part.partnatts = 1
 			AND attribute.atttypid = 'bigint'::regtype) THEN
 		RAISE wrong_object_type USING
-			MESSAGE = format('"%s" is not partitioned by snowflake id', parent),
+			MESSAGE = format('relation %s is not partitioned by snowflake id', parent),
 			HINT = 'Create the table with PARTITION BY RANGE on its bigint column.';
 	END IF;
 
@@ -542,7 +542,7 @@ BEGIN
 			CASE WHEN part.lower_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.lower_id, layout) END,
 			CASE WHEN part.upper_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.upper_id, layout) END
 		FROM (
-			-- MINVALUE and MAXVALUE are not numbers
+			-- MINVALUE and MAXVALUE do not match, and so become NULL
 			SELECT child.oid,
 				substring(bound FROM 'FROM \(''?(-?[0-9]+)')::bigint AS lower_id,
 				substring(bound FROM 'TO \(''?(-?[0-9]+)')::bigint AS upper_id
@@ -576,10 +576,11 @@ END;
 COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
 'the partitions that lie wholly before an instant';
 
--- The next two run statements for the caller, with the caller's search_path, in
--- which functions of indexes, event triggers and the like must find what they need.
--- Our own look-ups before and after these statements use pg_catalog.  Types of
--- variables name it, because they are looked up before we can set the path.
+-- snowflake_create_partitions() and snowflake_adopt() run statements for the caller,
+-- with the caller's search_path, in which functions of indexes, event triggers and the
+-- like must find what they need.  Our own look-ups before and after these statements
+-- use pg_catalog.  The types of variables are qualified, because they are looked up before
+-- we can set the path.
 
 CREATE FUNCTION snowflake_create_partitions(parent regclass, step interval,
 	lower_bound timestamptz,
@@ -643,7 +644,7 @@ BEGIN
 	END IF;
 
 	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
-	-- fail if the layout has no such ids
+	-- fail unless the layout has ids at both bounds
 	PERFORM @extschema@.snowflake_from_timestamp(lower_bound, layout),
 		@extschema@.snowflake_from_timestamp(upper_bound, layout);
 
@@ -653,7 +654,7 @@ BEGIN
 	FROM pg_class AS class LEFT JOIN pg_tablespace AS tablespace ON tablespace.oid = class.reltablespace
 	WHERE class.oid = parent;
 
-	-- take the lock of ATTACH PARTITION before looking at the present partitions
+	-- take the lock that ATTACH PARTITION needs before looking at the present partitions
 	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent);
 	SELECT array_agg(present.first_id), array_agg(present.last_id) INTO present_first, present_last
 	FROM @extschema@.snowflake_partitions(parent, layout) AS present;
@@ -686,7 +687,7 @@ BEGIN
 	LOOP
 		first_id := @extschema@.snowflake_first_from(starts, layout);
 		last_id := @extschema@.snowflake_last_before(ends, layout);
-		-- NULL: no bound
+		-- a partition whose bound is NULL has none
 		CONTINUE WHEN EXISTS (SELECT FROM unnest(present_first, present_last) AS present (lower_id, upper_id)
 			WHERE coalesce(lower_id, 0) <= first_id AND coalesce(upper_id, 9223372036854775807) >= last_id);
 
@@ -740,7 +741,7 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.inheritance_tree(oid) IS
-'the table and all that inherit from it, or are its partitions';
+'a table, its partitions, and all tables that inherit from it';
 
 CREATE FUNCTION snowflake_internal.narrow_references(adopted oid[], column_names name[],
 	OUT relid oid,
@@ -780,7 +781,7 @@ AS $$
 	SELECT relid, attnum, attname
 	FROM typed
 	WHERE typid IN ('smallint'::regtype, 'integer'::regtype)
-		-- changes with the column that it is inherited from
+		-- one that is inherited changes with the column of its parent
 		AND NOT EXISTS (SELECT FROM pg_inherits JOIN typed AS parent ON inhparent = parent.relid
 			WHERE inhrelid = typed.relid AND parent.attname = typed.attname)
 $$;
@@ -793,7 +794,7 @@ CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
 	dry_run boolean DEFAULT false,
 	drop_sequence boolean DEFAULT false)
 LANGUAGE plpgsql
-SET row_security = off		-- no row may be overlooked
+SET row_security = off		-- fail rather than overlook a row
 AS $$
 DECLARE
 	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
@@ -835,9 +836,9 @@ BEGIN
 	END IF;
 	IF NOT EXISTS (SELECT FROM pg_class WHERE oid = adopted AND relkind IN ('r', 'p')) THEN
 		RAISE wrong_object_type USING
-			MESSAGE = format('"%s" is not a table', adopted);
+			MESSAGE = format('relation %s is not a table', adopted);
 	END IF;
-	-- Citus, whose catalogs are in pg_catalog, lets nobody alter a sequence that it knows
+	-- Citus lets nobody alter a sequence that it knows; its catalogs are in pg_catalog
 	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
 		EXECUTE 'SELECT EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = $1)
 			OR EXISTS (SELECT FROM pg_catalog.pg_dist_object JOIN pg_catalog.pg_depend USING (classid, objid)
@@ -851,8 +852,8 @@ BEGIN
 		END IF;
 	END IF;
 
-	-- A chunk length for small numbers would give too many chunks.  Look only at the
-	-- catalogs of TimescaleDB itself: others could have made a schema of that name.
+	-- A chunk length that suits small numbers would give too many chunks.  Look only at
+	-- the catalogs of TimescaleDB itself: others could have made a schema of that name.
 	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
 			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.dimension')
 				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
@@ -884,7 +885,7 @@ BEGIN
 	WHERE attrelid = adopted AND attname = column_name AND attnum > 0 AND NOT attisdropped;
 	IF NOT FOUND THEN
 		RAISE undefined_column USING
-			MESSAGE = format('column "%s" of relation "%s" does not exist', column_name, adopted);
+			MESSAGE = format('column "%s" of relation %s does not exist', column_name, adopted);
 	END IF;
 	IF attribute.attinhcount > 0 THEN
 		RAISE wrong_object_type USING
@@ -903,8 +904,9 @@ BEGIN
 	rewritten := attribute.atttypid <> 'bigint'::regtype;
 
 	tree := ARRAY(SELECT snowflake_internal.inheritance_tree(adopted::oid));
-	-- what is run has the caller's path, in which their bare names may mean others
-	SELECT string_agg(format('"%s" is a temporary table.', oid::regclass), E'\n') INTO names
+	-- The statements run with the caller's search_path, where the name of a temporary
+	-- table, which has no schema here, may mean another table.
+	SELECT string_agg(format('Table %s is temporary.', oid::regclass), E'\n') INTO names
 	FROM pg_class
 	WHERE oid = ANY (tree) AND relpersistence = 't';
 	IF names IS NOT NULL THEN
@@ -937,7 +939,7 @@ BEGIN
 				array_to_string(widening, E';\n'));
 	END IF;
 
-	-- Can all types be changed that have to be?
+	-- Check that all types that have to change can be changed.
 	WITH root (relid, attname) AS (
 		SELECT adopted::oid, column_name WHERE rewritten
 		UNION
@@ -957,7 +959,7 @@ BEGIN
 		FROM unnest(altered, altered_numbers) AS part (relid, attnum)
 			JOIN pg_partitioned_table ON partrelid = relid AND attnum = ANY (partattrs::smallint[])
 		UNION ALL
-		-- inherited from where it does not change as well
+		-- inherited from a column that does not change with it
 		SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, part.relid, part.attnum))
 		FROM unnest(altered, altered_numbers) AS part (relid, attnum)
 			JOIN pg_attribute AS own ON own.attrelid = part.relid AND own.attnum = part.attnum
@@ -979,7 +981,7 @@ BEGIN
 		JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
 	WHERE classid IN ('pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass,
 			'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-		-- the default of a generated column
+		-- generated columns
 		OR classid = 'pg_class'::regclass AND objid = relid AND objsubid > 0 AND objsubid <> attnum
 		OR classid = 'pg_attrdef'::regclass
 			AND NOT EXISTS (SELECT FROM pg_attrdef WHERE oid = objid AND adrelid = relid AND adnum = attnum);
@@ -999,13 +1001,13 @@ BEGIN
 		SELECT * INTO attribute
 		FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
 		WHERE attrelid = member AND attname = column_name;
-		-- that of a partition goes with the table's, from 17 on
+		-- from 17 on, the identity of a partition is dropped with that of its table
 		IF attribute.attidentity <> '' AND NOT (attribute.relispartition
 				AND current_setting('server_version_num')::integer >= 170000) THEN
 			statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
 				member::regclass, column_name);
 		END IF;
-		-- a sequence that nothing owns stays for the way back
+		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
 		sequences := sequences || (
 			SELECT coalesce(array_agg(format(CASE WHEN drop_sequence THEN 'DROP SEQUENCE %s'
 				ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END, objid::regclass)), '{}')
@@ -1018,7 +1020,7 @@ BEGIN
 		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I TYPE bigint',
 			adopted, column_name, column_name);
 	END IF;
-	-- a default snowflake_nextval() may stay, and so may a tag
+	-- a default that calls snowflake_nextval(), or has a tag, may stay
 	IF rewritten OR EXISTS (SELECT FROM unnest(tree) AS relid WHERE NOT EXISTS (
 			SELECT FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
 				CROSS JOIN pg_get_expr(adbin, adrelid) AS expression
@@ -1034,8 +1036,9 @@ BEGIN
 		RETURN;
 	END IF;
 
-	-- Check that ids can be made, and are greater than the values in the column.
-	-- In all sessions they are greater than ids of more than a minute ago.
+	-- Check that ids can be made, and are greater than the values in the column.  New
+	-- ids of all sessions are greater than ids from a minute ago; above those, an
+	-- advance makes sure.
 	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
 	new_id := @extschema@.snowflake_nextval();
 	bound := @extschema@.snowflake_last_before(clock_timestamp() + interval '1 second');
@@ -1088,7 +1091,7 @@ END
 $$;
 
 COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean) IS
-'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also the columns that refer to it; dry_run: only print what would be done; drop_sequence: drop the sequence of a serial instead of keeping it';
+'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also widen the columns that refer to it; dry_run: only print what would be done; drop_sequence: drop the sequence of a serial instead of keeping it';
 
 -- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
 -- table once; then they set the defaults of the keys.  A step depends only on those
@@ -1137,7 +1140,7 @@ BEGIN
 		BEGIN
 			CALL @extschema@.snowflake_adopt(key, key_name, widen_references => true, dry_run => true,
 				drop_sequence => drop_sequence);
-		-- not locks and timeouts: those may be gone at the next call
+		-- let locks and timeouts fail the call: they may be gone at the next one
 		EXCEPTION WHEN object_not_in_prerequisite_state OR feature_not_supported OR wrong_object_type
 				OR dependent_objects_still_exist OR insufficient_privilege THEN
 			GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT;
@@ -1151,7 +1154,7 @@ BEGIN
 		AND oid IN (SELECT unnest(keys) UNION SELECT relid FROM snowflake_internal.narrow_references(keys, names));
 	IF reasons <> '{}' THEN
 		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = format('not all keys of schema "%s" can be adopted', adopted_schema),
+			MESSAGE = format('not all keys of schema %s can be adopted', adopted_schema),
 			DETAIL = (SELECT string_agg(DISTINCT reason, E'\n') FROM unnest(reasons) AS reason),
 			HINT = 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or adopt the other columns with snowflake_adopt().';
 	END IF;
@@ -1192,8 +1195,8 @@ LANGUAGE C VOLATILE PARALLEL RESTRICTED;
 COMMENT ON FUNCTION snowflake_internal.in_transaction_block() IS
 'whether a procedure cannot commit because its caller has a transaction open';
 
--- Our own look-ups use the search_path of adoption_plan().  The statements here run with
--- the caller's: a procedure with a path of its own could not commit.
+-- Our own look-ups are in adoption_plan(), which has a search_path of its own.  A
+-- procedure that had one could not commit, so the statements here run with the caller's.
 CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace,
 	dry_run boolean DEFAULT false,
 	drop_sequence boolean DEFAULT false)
@@ -1236,7 +1239,7 @@ BEGIN
 	IF dry_run THEN
 		RETURN;
 	END IF;
-	-- give up the locks of the plan, which keep others from altering the tables
+	-- release the locks of the plan, which keep others from altering the tables
 	IF NOT one_transaction THEN
 		COMMIT;
 	END IF;
@@ -1335,7 +1338,7 @@ CREATE FUNCTION snowflake_internal.worker_id_hint()
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
--- a look must not wait
+-- monitoring must not wait
 SET lock_timeout = '10ms'
 SET row_security = off
 AS $$
@@ -1462,7 +1465,8 @@ COMMENT ON FUNCTION snowflake_stat_reset() IS
 'set all counters of snowflake_stat() to 0';
 
 --
--- Ids begin above those that were made since the start of the server.
+-- Begin ids above all that the server has made since its start: the extension may have
+-- been dropped in this database before.
 --
 
 CREATE FUNCTION snowflake_internal.begin()
@@ -1479,7 +1483,7 @@ DECLARE
 	hint CONSTANT pg_catalog.text := snowflake_internal.worker_id_hint();
 BEGIN
 	IF hint IS NOT NULL THEN
-		-- CREATE EXTENSION hides messages below WARNING
+		-- CREATE EXTENSION hides messages below WARNING from the client
 		PERFORM pg_catalog.set_config('client_min_messages', 'notice', true);
 		RAISE NOTICE 'parameter "snowflake.worker_id" has its default value, 0' USING HINT = hint;
 	END IF;

@@ -116,7 +116,8 @@ may_execute(Oid function)
  *	 the expression volatile there, so that each row gets an id of its own.
  * - To estimate selectivities for COPY (SELECT ...) TO, the planner has no
  *	 query at hand, and calls stable functions whose arguments are constants.
- *	 Our argument is ignored, but is not a constant, so planning makes no ids.
+ *	 So we pass an argument that is not a constant, although the function
+ *	 ignores it: planning must not make ids.
  *
  * The argument's type is internal, so that nobody can call the function where
  * its label would be wrong.
@@ -140,7 +141,7 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 		ActivePortal == NULL || ActivePortal->commandTag != CMDTAG_COPY)
 		PG_RETURN_POINTER(NULL);
 
-	/* keep the original call and its error unless the user may execute both */
+	/* unless the user may execute both, the original call gives the error */
 	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
 							   CStringGetDatum("nextval_batch"),
 							   PointerGetDatum(buildoidvector(&argtype, 1)),
@@ -149,7 +150,7 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 		!may_execute(simplify->fcall->funcid))
 		PG_RETURN_POINTER(NULL);
 
-	/* outside a domain constraint, this node evaluates to NULL */
+	/* no constant, yet harmless: NULL outside of a domain constraint */
 	argument = makeNode(CoerceToDomainValue);
 	argument->typeId = INTERNALOID;
 	argument->typeMod = -1;
@@ -203,7 +204,7 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("number of snowflake ids is out of range: %d", count),
-				 errdetail("With this layout, \"snowflake.max_ahead\" and \"snowflake.max_wait\", one call can reserve at most " INT64_FORMAT " ids.",
+				 errdetail("The layout, \"snowflake.max_ahead\" and \"snowflake.max_wait\" allow at most " INT64_FORMAT " ids in one call.",
 						   reservable),
 				 errhint("Reserve fewer ids at once.")));
 

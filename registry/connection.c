@@ -3,8 +3,8 @@
  * connection.c
  *	  The lease worker's connection to the registry.
  *
- * Nothing here waits for long, or keeps the server from being stopped: we call
- * no function of libpq that blocks, except in a thread.
+ * Nothing here waits for long or keeps the server from being stopped, because
+ * functions of libpq that may block are called only in a thread.
  *
  * snowflake/registry/connection.c
  *
@@ -39,10 +39,10 @@ extern PGDLLEXPORT char *SnowflakeCheckConnectionString(const char *text);
 
 static PGconn *connection = NULL;
 static int	next_host = 0;		/* index of the next host to try */
-static bool gave_up_standbys;	/* the registry did, during a query */
+static bool gave_up_standbys;	/* the registry did not wait for them */
 
 
-/* Why libpq rejects a connection string, or NULL.  For any process. */
+/* Why libpq rejects a connection string, or NULL.  Any process may call it. */
 char *
 SnowflakeCheckConnectionString(const char *text)
 {
@@ -68,8 +68,8 @@ ConnectionClose(void)
 }
 
 /*
- * Give up the connection.  If the registry cannot be reached, only the message
- * for the last of its hosts is logged.
+ * Give up the connection.  Log why only after the last host of the setting has
+ * been tried: as long as one of them answers, the registry can be reached.
  */
 static void
 fail_connection(const char *message)
@@ -102,7 +102,7 @@ wait_event(void)
 	return event;
 }
 
-/* Sleep for "delay" ms, or until there is something to do. */
+/* Sleep for "delay" ms, or until a signal arrives. */
 void
 ConnectionSleep(long delay)
 {
@@ -157,10 +157,10 @@ list_element(const char *list, int number, int *length)
 }
 
 /*
- * We call PQconnectStart() in a thread: it looks up the name of the host for
- * as long as the resolver likes, and no signal ends that.  Otherwise the
- * server would have to wait for it when it is stopped.  The thread calls no
- * function of the server, and handles no signals.
+ * We start a connection in a thread: libpq looks up the name of the host for
+ * as long as the resolver takes, and no signal ends that, so that the server
+ * could not be stopped meanwhile.  The thread calls no function of the server,
+ * and handles no signals.
  */
 static struct
 {
@@ -207,9 +207,9 @@ make_attempt(void)
 }
 
 /*
- * Begin to connect to the next host in the setting, and to no other one: each
- * attempt has a time limit, which one host that hangs would use up for all of
- * them.
+ * Begin to connect to the next host in the setting, and to no other one.  Each
+ * attempt has a time limit; if libpq tried all hosts in one, a host that hangs
+ * would use it up.
  */
 static PGconn *
 start_connection(void)

@@ -14,7 +14,7 @@
 
 #include "registry.h"
 
-/* How often a lease is renewed before its end. */
+/* A lease is renewed after its length divided by this number. */
 #define RENEWALS			3
 
 extern bool ConnectionOpen(void);

@@ -18,8 +18,8 @@ CREATE SCHEMA snowflake_registry;
 -- Renewals move the end forward, until another holder leases the worker id.  When
 -- a holder releases its lease, the end moves back to what it says that it has
 -- used.  Clocks decide only when a worker id can be leased again.  By the clock
--- of this server, no lease ends later than max_clock_lead and max_lease after it
--- was granted.
+-- of this server, no lease ends later than max_clock_lead plus max_lease after it
+-- was granted or renewed.
 --
 
 --
@@ -47,20 +47,19 @@ COMMENT ON COLUMN snowflake_registry.registry.worker_ids IS
 COMMENT ON COLUMN snowflake_registry.registry.max_lease IS
 'the longest lease that is granted';
 COMMENT ON COLUMN snowflake_registry.registry.max_clock_lead IS
-'how far a server''s clock may be ahead of the registry''s; the registry refuses servers beyond that';
+'how far a server''s clock can be ahead of the registry''s; the registry refuses servers beyond that';
 COMMENT ON COLUMN snowflake_registry.registry.asynchronous_standbys IS
-'whether grants may be missing after a promotion; false if all standbys are synchronous';
+'whether grants might be missing after a promotion; false if all standbys are synchronous';
 COMMENT ON COLUMN snowflake_registry.registry.former_reach IS
-'how far ahead a lease may end that was granted under former settings, since leases were last revoked';
+'how far ahead leases that were granted under former settings can end; 0 after leases were revoked';
 COMMENT ON COLUMN snowflake_registry.registry.history IS
 'system identifier and WAL timeline of the last grant; a promotion, a restored backup or a restored dump changes them';
 COMMENT ON COLUMN snowflake_registry.registry.lost_until IS
-'no lease starts before this: grants up to here may have been lost';
+'no lease starts before this, because grants up to here might have been lost';
 
 INSERT INTO snowflake_registry.registry DEFAULT VALUES;
 
--- A dump brings its own row along, with its history.  That row replaces the one
--- above.
+-- A dump restores its own row, with its history.  That row replaces the one above.
 CREATE FUNCTION snowflake_registry.replace_unused() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -77,8 +76,8 @@ COMMENT ON FUNCTION snowflake_registry.replace_unused() IS
 CREATE TRIGGER replace_unused BEFORE INSERT ON snowflake_registry.registry
 FOR EACH ROW EXECUTE FUNCTION snowflake_registry.replace_unused();
 
--- A lease that was granted before the settings were lowered may end later than they
--- allow now.
+-- Leases that were granted before the settings were lowered may end later than the
+-- new settings allow.
 CREATE FUNCTION snowflake_registry.remember_settings() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -110,7 +109,7 @@ CREATE TABLE snowflake_registry.lease (
 COMMENT ON TABLE snowflake_registry.lease IS
 'a row for each worker id that was ever leased or reserved; do not delete rows, and do not lower ends';
 COMMENT ON COLUMN snowflake_registry.lease.holder IS
-'the name of the server that leased it last';
+'the name of the server that leased the worker id last';
 COMMENT ON COLUMN snowflake_registry.lease.address IS
 'the address of that server, as this server sees it';
 COMMENT ON COLUMN snowflake_registry.lease.instance IS
@@ -122,7 +121,7 @@ COMMENT ON COLUMN snowflake_registry.lease.starts IS
 COMMENT ON COLUMN snowflake_registry.lease.ends IS
 'the time of the holder''s ids is before this';
 COMMENT ON COLUMN snowflake_registry.lease.reserved IS
-'why it was set aside by hand; such a worker id is never leased';
+'why the worker id was set aside by hand, in which case it is never leased; else NULL';
 
 SELECT pg_catalog.pg_extension_config_dump('snowflake_registry.registry', '');
 SELECT pg_catalog.pg_extension_config_dump('snowflake_registry.lease', '');
@@ -151,7 +150,9 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	-- lock in the same order as all others: the settings first
+	-- Lock in the same order as all others: the settings first.  Twice the lead: we
+	-- assume that the clock by which the lost leases were granted was ahead of ours
+	-- by no more than max_clock_lead, too.
 	UPDATE snowflake_registry.registry
 	SET lost_until = greatest(lost_until,
 			clock_timestamp() + greatest(former_reach, 2 * max_clock_lead + max_lease)),
@@ -184,9 +185,9 @@ BEGIN
 
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	IF settings.history IS DISTINCT FROM history THEN
-		-- The first call of all, or the first one after a promotion.  Grants that
-		-- did not get here may be any that could be granted: no holder goes on
-		-- with its lease, and all new leases start above that.
+		-- The first call of all, or the first one after a promotion.  Then grants
+		-- may be missing here, and nobody knows which: revoke all leases, and start
+		-- new ones above everything that can have been granted.
 		SELECT * INTO settings FROM snowflake_registry.registry FOR UPDATE;
 		IF settings.history <> history AND settings.asynchronous_standbys THEN
 			PERFORM snowflake_registry.revoke_leases();
@@ -204,9 +205,9 @@ BEGIN
 	IF clock > here + settings.max_clock_lead THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = 'clock is too far ahead of the registry''s clock',
-			DETAIL = format('The clock says %s, and the registry''s clock says %s. It may be ahead by %s.',
+			DETAIL = format('The holder''s clock says %s, and the registry''s clock says %s. The holder''s can be ahead by at most %s.',
 				clock, here, settings.max_clock_lead),
-			HINT = 'Set the clock right.';
+			HINT = 'Correct the clock that is wrong.';
 	END IF;
 	RETURN settings;
 END
@@ -241,8 +242,8 @@ BEGIN
 			MESSAGE = 'holder, instance, layout and number of worker ids must be specified for a lease';
 	END IF;
 
-	-- One at a time.  Servers wait for a third of the lease, and 5 s at most.
-	-- Give up before they do: a grant after that would be wasted.
+	-- Grant one lease at a time.  Servers wait for a third of the lease, and 5 s at
+	-- most.  Give up before they do: a grant after that would be wasted.
 	PERFORM set_config('lock_timeout',
 		greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true);
 	PERFORM FROM snowflake_registry.registry FOR UPDATE;
@@ -259,13 +260,13 @@ BEGIN
 			HINT = 'Give all servers of a registry the same layout.';
 	END IF;
 
-	-- The row may change meanwhile, when its holder renews the lease or when it
-	-- is set aside by hand.
+	-- Choose again if the row has changed meanwhile, because its holder has renewed
+	-- the lease or it was set aside by hand.
 	LOOP
-		-- Prefer ranges that are over by the new holder's clock: its own, the
-		-- latest first, then those of others.  Next come worker ids that were
-		-- never used.  Ranges ahead of its clock come last, as the holder has to
-		-- wait until they begin.
+		-- Prefer worker ids whose last lease is over by the new holder's clock:
+		-- its own, the latest first, then those of others.  Next come worker ids
+		-- that were never leased.  Those whose next lease starts ahead of its clock
+		-- come last, because the holder has to wait until then.
 		SELECT candidate.worker_id, candidate.starts INTO acquire.worker_id, acquire.starts
 		FROM (
 			SELECT lease.worker_id, greatest(lease.ends, settings.lost_until) AS starts,
@@ -283,13 +284,13 @@ BEGIN
 		WHERE candidate.starts < last_end
 		ORDER BY candidate.starts > clock, candidate.rank, candidate.since DESC, candidate.starts, candidate.worker_id
 		LIMIT 1;
-		-- An error would undo what check_call() did after a promotion.
+		-- Not an error, which would undo what check_call() did after a promotion.
 		IF NOT FOUND THEN
 			RETURN;
 		END IF;
 
-		-- The invariant holds because the old range is over.  Ends are whole
-		-- milliseconds, which all languages can hand back exactly.
+		-- The invariant holds because no old range reaches beyond the start.  Ends
+		-- are whole milliseconds, which all languages can hand back exactly.
 		ends := greatest(starts,
 			date_trunc('milliseconds', least(greatest(starts, clock) + duration, last_end)));
 		INSERT INTO snowflake_registry.lease AS old (worker_id, holder, address, instance, since, starts, ends)
@@ -310,7 +311,7 @@ $$;
 REVOKE EXECUTE ON FUNCTION snowflake_registry.acquire(text, uuid, text, bigint, timestamptz, interval) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.acquire(text, uuid, text, bigint, timestamptz, interval) IS
-'lease a worker id: its holder may make ids whose time is at or after "starts" and before "ends"; no row if none is free';
+'lease a worker id: its holder can make ids whose time is at or after "starts" and before "ends"; no row if none is free';
 
 CREATE FUNCTION snowflake_registry.renew(worker_id bigint, instance uuid, ends timestamptz,
 	clock timestamptz, duration interval)
@@ -324,7 +325,7 @@ DECLARE
 BEGIN
 	settings := snowflake_registry.check_call(clock, duration);
 
-	-- The holder knows where its lease ends.  A caller that does not is a copy
+	-- The holder knows where its lease ends.  A caller that does not know is a copy
 	-- of the holder, or has missed an answer, and must not go on with the lease.
 	UPDATE snowflake_registry.lease
 	SET ends = greatest(lease.ends, date_trunc('milliseconds', least(greatest(lease.starts, clock) + duration,
@@ -381,7 +382,7 @@ BEGIN
 	IF NOT FOUND THEN
 		RAISE object_in_use USING
 			MESSAGE = format('worker id %s is leased', worker_id),
-			HINT = 'Stop its holder and wait until the lease ends.';
+			HINT = 'Stop its holder and wait until the lease has ended.';
 	END IF;
 END
 $$;
@@ -400,7 +401,7 @@ BEGIN
 	IF used IS NULL THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'end of use must be specified for a worker id',
-			HINT = 'Specify an instant that is later than all ids that were made with the worker id.';
+			HINT = 'Specify an instant that is later than the time of all ids that were made with the worker id.';
 	END IF;
 	UPDATE snowflake_registry.lease
 	SET reserved = NULL, ends = greatest(lease.ends, used)

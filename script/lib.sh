@@ -93,7 +93,7 @@ need_build_packages()
 	need_packages "${packages[@]}" "$@"
 }
 
-# Install missing packages.  Without apt, only name them, as Debian does.
+# Install missing packages.  Without apt, only name what is missing.
 need_packages()
 {
 	local package missing=()
@@ -130,17 +130,17 @@ need_node_pg()
 	export NODE_PATH=$throwaway/node/node_modules
 }
 
-# Turn clang's warnings into errors, except those that PostgreSQL's headers cause, and
-# its flags for gcc.
+# Turn clang's warnings into errors, except those that come from PostgreSQL's headers, or
+# from its flags for gcc.
 # shellcheck disable=SC2034
 clang_warnings='-Wall -Wextra -Werror -Wno-unused-parameter -Wno-sign-compare'
 clang_warnings+=' -Wno-unknown-warning-option -Wno-ignored-optimization-argument -Wno-ignored-attributes'
 
 # Build a library, with the given compiler, that must be preloaded along with
-# AddressSanitizer's, since a server is not linked for it.  The sanitizer would
-# initialize itself at the first malloc(), which some library's constructor calls within
-# gettext, while it holds a lock that the sanitizer then waits for forever.  The
-# constructor of this library runs before all others.
+# AddressSanitizer's, since a server is not linked for it.  The sanitizer initializes
+# itself at the first malloc().  If some library's constructor made that call by way of
+# gettext, the sanitizer would wait forever for a lock that gettext holds.  So this library
+# calls malloc() in a constructor that runs before all others.
 make_early_library()
 {
 	"$1" -x c -shared -fPIC -Wl,-z,initfirst -o "$2" - <<-'END'
@@ -185,7 +185,7 @@ make_release()
 	[[ $1 != *:* ]] || { options=("--arch=${1#*:}"); packages+=(libc6-dev); }
 	include=$(IFS=,; echo "${packages[*]}")
 	[ "$(cat "$dir.ready" 2>/dev/null)" != "$include" ] || return 0
-	# treat a release that debootstrap does not know yet as it does the newest
+	# if debootstrap does not know the release yet, treat it like the newest
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 	# an interrupted run may have left it mounted
 	! mountpoint --quiet "$dir/proc" || umount "$dir/proc"
@@ -269,8 +269,8 @@ run_in_release_as()
 )
 
 # Run a function of the caller for each of several words, such as versions, in parallel,
-# because the tests wait a lot.  Print the output of each when all before it have ended.
-# Uses the caller's directory $work.
+# because the tests wait a lot.  Print the outputs in the order of the words, each as soon
+# as possible.  Uses the caller's directory $work.
 beside_each_other()
 {
 	local function=$1 word status=0
@@ -336,8 +336,8 @@ copy_sources()
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
 }
 
-# Apply a mutant to the sources in a directory, which removes a guard.  Its name is that
-# of the patch in t/mutants, with spaces for hyphens.  --reverse restores the guard.
+# Apply a mutant to the sources in a directory: it removes a safeguard.  Its name is that
+# of the patch in t/mutants, with spaces for hyphens.  --reverse restores the safeguard.
 apply_mutant()
 {
 	local mutant=$1 dir=$2
@@ -419,8 +419,8 @@ stop_throwaway_server()
 	rm -rf "$throwaway"
 }
 
-# Print the arguments, starting with another one in each of the rounds that the caller
-# counts.
+# Print the arguments, starting with another one in each round.  The caller counts rounds
+# in "round".
 rotated()
 {
 	# shellcheck disable=SC2154

@@ -18,10 +18,10 @@
 -- failover to a synchronous standby or the restore of a dump, no committed id is made
 -- again.
 --
--- What is not promised, unlike by the extension: an id that was seen, but not committed,
--- may be made again after a crash.  Ids come from a sequence, and PostgreSQL does not
--- promise more for nextval().  Like nextval(), these functions make no ids in read-only
--- transactions and parallel workers.
+-- What is not promised, although the extension promises it: an id that was seen, but not
+-- committed, may be made again after a crash.  Ids come from a sequence, and PostgreSQL
+-- does not promise more for nextval().  Like nextval(), these functions make no ids in
+-- read-only transactions and parallel workers.
 --
 -- Other roles may be able to create objects in the schema of these functions, before or
 -- after us.  So functions in PL/pgSQL have a search_path of their own.  In the bodies of
@@ -67,7 +67,7 @@ CREATE TYPE snowflake_sql.layout AS (
 	tick bigint,				-- in microseconds
 	epoch timestamp,			-- start of tick 0, in UTC
 	unix_epoch bigint,			-- the same in microseconds since 1970
-	last_tick bigint,			-- the time field is full, or timestamptz ends
+	last_tick bigint,			-- where the time field or timestamptz ends
 	largest bigint				-- the largest id
 );
 
@@ -91,7 +91,7 @@ DECLARE
 	seconds integer;
 BEGIN
 	IF part IS NULL THEN
-		reason := format('"epoch:%s": an epoch is an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, or Unix milliseconds, such as 1767225600000.', value);
+		reason := format('"epoch:%s" is neither an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, nor Unix milliseconds, such as 1767225600000.', value);
 		RETURN;
 	ELSIF part[8] = '' THEN
 		reason := format('"epoch:%s" has no zone; append "Z" for UTC, or an offset such as "+01:00".', value);
@@ -101,7 +101,7 @@ BEGIN
 	ELSE
 		zone := regexp_match(part[8], '^([+-])([0-9][0-9]):?([0-9][0-9])?$');
 		IF zone IS NULL OR part[8] ~ ':$' THEN
-			reason := format('"epoch:%s": "%s" is not a zone; it is "Z" for UTC, or an offset such as "+01:00".', value, part[8]);
+			reason := format('"epoch:%s" ends with "%s", which is not a zone; use "Z" for UTC, or an offset such as "+01:00".', value, part[8]);
 			RETURN;
 		END IF;
 	END IF;
@@ -133,10 +133,10 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.read_instant(text) IS
-'the instant of an epoch, or the reason why the epoch is wrong';
+'the instant of an epoch, or why the epoch is wrong';
 
 -- The bits, tick and epoch that the words of a layout give.  They override those of a
--- preset.  The fields are in the order of the text.
+-- preset, which can only be the first word.  The fields are in the order of the text.
 CREATE FUNCTION snowflake_sql.read_words(layout text,
 	OUT fields integer[],
 	OUT bits integer[],
@@ -179,7 +179,7 @@ BEGIN
 	tick := 1000;
 	epoch := '2026-01-01';
 	IF octet_length(layout) > 500 THEN
-		reason := 'The text is longer than 500 characters.';
+		reason := 'The text is longer than 500 bytes.';
 		RETURN;
 	END IF;
 	FOREACH word IN ARRAY regexp_split_to_array(btrim(layout, E' \t\r\n'), E'[ \t\r\n]+') LOOP
@@ -204,7 +204,7 @@ BEGIN
 		IF key IS NULL THEN
 			SELECT string_agg(presets[i][1], ', ' ORDER BY i) INTO names
 			FROM generate_series(1, array_length(presets, 1)) AS i;
-			reason := format('"%s" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor "tick:", nor "epoch:", nor a preset that stands first (%s).', name, names);
+			reason := format('"%s" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor "tick:", nor "epoch:", nor a preset that comes first (%s).', name, names);
 			RETURN;
 		END IF;
 		IF key = ANY (seen) THEN
@@ -219,13 +219,14 @@ BEGIN
 					CASE lower(substring(value FROM '[a-zA-Z]+$') COLLATE "C")
 						WHEN 's' THEN 1000000 WHEN 'ms' THEN 1000 ELSE 1 END END;
 				IF (tick BETWEEN 1 AND 1000000) IS NOT TRUE THEN
-					reason := format('"tick:%s": a tick is 1us to 1s, given as a whole number with the unit "us", "ms" or "s".', value);
+					reason := format('"tick:%s" is not valid: a tick is 1us to 1s, given as a whole number with the unit "us", "ms" or "s".', value);
 					RETURN;
 				END IF;
 			WHEN 'epoch' THEN
 				milliseconds := CASE WHEN value ~ '^-?[0-9]+$' THEN value END;
 				IF milliseconds BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
-					-- from the first instant of timestamptz on, and as far as a bigint has microseconds
+					-- timestamptz begins at the lower bound; beyond the upper one,
+					-- microseconds do not fit a bigint
 					IF milliseconds NOT BETWEEN -210866803200000 AND 9223372036854775 THEN
 						reason := format('"epoch:%s" is out of range for a timestamp.', value);
 						RETURN;
@@ -246,12 +247,12 @@ BEGIN
 				least_bits := CASE WHEN key = 1 THEN 1 ELSE 0 END;
 				most_bits := CASE WHEN key = 1 THEN 62 ELSE 31 END;
 				IF value !~ '^-?[0-9]+$' OR value::numeric NOT BETWEEN least_bits AND most_bits THEN
-					reason := format('"%s:%s": this field takes %s to %s bits.', keys[key], value, least_bits, most_bits);
+					reason := format('"%s:%s" is not valid: the field takes %s to %s bits.', keys[key], value, least_bits, most_bits);
 					RETURN;
 				END IF;
 				IF bits[key] = 0 THEN
 					IF key > 1 AND fields = '{}' THEN
-						reason := format('"%s" stands before "time", which must be the first field, so that ids sort by time.', keys[key]);
+						reason := format('"%s" comes before "time", which must be the first field, so that ids sort by time.', keys[key]);
 						RETURN;
 					END IF;
 					fields := fields || key;
@@ -266,7 +267,7 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.read_words(text) IS
-'what the words of a layout''s text say, or the reason why they are wrong';
+'what the words of a layout''s text say, or why they are wrong';
 
 -- The server's language must not change the text.
 CREATE FUNCTION snowflake_sql.instant_to_text(instant timestamp)
@@ -290,8 +291,8 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.instant_to_text(timestamp) IS
 'an instant as in the text of a layout: in ISO-8601, or in Unix milliseconds';
 
--- It is IMMUTABLE, so that the planner reads a constant text once, and folds what
--- follows from it.
+-- IMMUTABLE, so that the planner reads a constant text once, and replaces everything
+-- that follows from it by constants, too.
 CREATE FUNCTION snowflake_sql.read_layout(layout text)
 RETURNS snowflake_sql.layout
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
@@ -322,7 +323,7 @@ BEGIN
 		IF shift > 63 THEN
 			SELECT string_agg(format('%s:%s', names[field], words.bits[field]), ' + ' ORDER BY i) INTO sum
 			FROM unnest(result.fields) WITH ORDINALITY AS f (field, i);
-			words.reason := format('%s is %s bits, and an id has 63. For scale: with %s bits of time the ids of this tick last %s years.',
+			words.reason := format('%s is %s bits, and an id has 63. For scale, %s bits of time at this tick last %s years.',
 				sum, shift, words.bits[1], round(2::numeric ^ words.bits[1] * words.tick / 1000000 / 31557600, 1));
 		END IF;
 	END IF;
@@ -354,8 +355,8 @@ COMMENT ON FUNCTION snowflake_sql.read_layout(text) IS
 
 --
 -- Ids of a layout.  Functions that can be inlined are in SQL: with a constant layout,
--- a plan has only shifts and masks in place of a field.  Operators have operands of
--- exactly their types, because they are looked up in search_path.
+-- a plan has only shifts and masks in place of a field.  Operators are looked up in
+-- search_path, so we give each of them operands of exactly its types.
 --
 
 CREATE TYPE snowflake_sql.decoded AS (
@@ -411,8 +412,8 @@ END;
 COMMENT ON FUNCTION snowflake_sql.checked_field(bigint, snowflake_sql.layout, integer) IS
 'a field of a bigint that may not be an id';
 
--- The start of a tick.  A multiple of an interval is exact up to 2^53 us, that is
--- for 285 years; beyond, a tick is added in four parts, none of which is too large.
+-- The start of a tick.  A multiple of an interval is exact up to 2^53 us, which is 285
+-- years.  If the layout goes further, we add four parts, each of which is exact.
 CREATE FUNCTION snowflake_sql.tick_to_time(tick bigint, layout snowflake_sql.layout)
 RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -472,7 +473,8 @@ COMMENT ON FUNCTION snowflake_sql.decode_strictly(bigint, snowflake_sql.layout) 
 'all fields of an id';
 
 -- The tick of an instant at or after the epoch; it may be beyond the last tick of the
--- layout.  NULL for infinity.  An interval is exact for all instants.
+-- layout.  NULL for infinity.  The difference of two timestamps is an interval, which is
+-- exact, unlike a double.
 CREATE FUNCTION snowflake_sql.time_to_tick(instant timestamptz, layout snowflake_sql.layout)
 RETURNS numeric
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -546,7 +548,7 @@ AS $$
 DECLARE
 	last CONSTANT bigint := snowflake_sql.last_before(instant, layout);
 BEGIN
-	-- there is no bigint above the last id of 63 bits
+	-- no bigint is greater than the last id of 63 bits
 	RETURN CASE WHEN last = 9223372036854775807 THEN last ELSE last + 1 END;
 END
 $$;
@@ -567,7 +569,7 @@ BEGIN
 		RAISE numeric_value_out_of_range USING
 			MESSAGE = format('value %s is out of range for snowflake field "%s"', value, name),
 			DETAIL = CASE WHEN layout.bits[field] = 0 THEN
-				format('The layout "%s" has no field "%s"; only 0 can stand for it.', layout.text, name)
+				format('The layout "%s" has no field "%s", so only 0 is possible.', layout.text, name)
 			ELSE
 				format('The field has %s bits in the layout "%s" and takes values from 0 to %s.',
 					layout.bits[field], layout.text, largest)
@@ -636,7 +638,7 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.list_fields(snowflake_sql.layout) IS
 'the fields of a layout, the most significant first';
 
--- The extension uses 64 lanes at most, and so do we.
+-- Use at most 64 lanes, as the extension does.
 CREATE FUNCTION snowflake_sql.capacity(of_layout snowflake_sql.layout,
 	OUT layout text,
 	OUT tick interval,
@@ -660,7 +662,7 @@ END
 $$;
 
 COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
-'what ids of a layout can hold';
+'how long the ids of a layout last, how many workers there can be, and how many ids each makes per second at most';
 
 --
 -- Making ids.
@@ -716,8 +718,8 @@ CREATE TYPE snowflake_sql.settings AS (
 	fixed bigint,				-- the bits of worker and datacenter
 	timeline_bits integer,		-- parts of a word
 	low_bits integer,
-	lower_bits integer,			-- the counter's bits in the lower one of lane and sequence
-	upper_shift integer,		-- where the two are in an id
+	lower_bits integer,			-- bits of lane or sequence, whichever is lower in an id
+	upper_shift integer,		-- where the upper and the lower of the two are in an id
 	lower_shift integer,
 	max_ahead bigint,			-- in ticks
 	max_wait bigint,			-- in milliseconds
@@ -749,7 +751,7 @@ RETURN tick >= (settings).start_tick AND tick < (settings).end_tick
 COMMENT ON FUNCTION snowflake_sql.is_allowed(bigint, snowflake_sql.settings) IS
 'whether ids of a tick can be made, whatever the clock says';
 
--- The tick may have been over for "late" microseconds.
+-- The tick may have been over for up to "late" microseconds.
 CREATE FUNCTION snowflake_sql.is_usable(tick bigint, settings snowflake_sql.settings, late bigint)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -758,7 +760,7 @@ RETURN tick - snowflake_sql.now_tick((settings).layout)
 	AND snowflake_sql.is_allowed(tick, settings);
 
 COMMENT ON FUNCTION snowflake_sql.is_usable(bigint, snowflake_sql.settings, bigint) IS
-'whether ids can be made in a tick now, which may have been over for some microseconds';
+'whether ids can be made now in a tick that has been over for no more than "late" microseconds';
 
 CREATE FUNCTION snowflake_sql.word_to_id(word bigint, settings snowflake_sql.settings)
 RETURNS bigint
@@ -830,14 +832,14 @@ BEGIN
 				format('Its lease of worker id %s is for ids before %s, and for the server that was started at %s.',
 					settings.worker_id, snowflake_sql.tick_to_time(least(settings.end_tick, layout.last_tick), layout),
 					settings.server_start) ELSE 'It has not leased one yet.' END,
-			HINT = 'Schedule a job that calls snowflake_lease() every third of the lease.';
+			HINT = 'Schedule a job that calls snowflake_lease() after each third of the lease.';
 	END IF;
 	RAISE SQLSTATE 'SF001' USING
 		MESSAGE = 'snowflake ids are too far ahead of the clock',
-		DETAIL = format('The clock has to advance by another %s ms before the next id. Ids may be ahead of it by %s ms, and a call waits for %s ms.',
+		DETAIL = format('The clock has to advance by another %s ms before the next id. Ids can be at most %s ms ahead of it, and a call waits for at most %s ms.',
 			(tick - snowflake_sql.now_tick(layout) - settings.max_ahead) * layout.tick / 1000.0,
 			settings.max_ahead * layout.tick / 1000, settings.max_wait),
-		HINT = 'If the clock was set back, it will catch up. If it was far ahead, call snowflake_configure() with a fresh worker id. If clients need more ids than the layout has, give it more bits of sequence.';
+		HINT = 'If the clock was set back, wait until it has caught up. If it was far ahead before, call snowflake_configure() with a fresh worker id. If clients need more ids than the layout has, give the layout more bits of sequence.';
 END
 $$;
 
@@ -900,7 +902,7 @@ BEGIN
 			WHEN SQLSTATE 'SF000' THEN
 				NULL;
 			WHEN lock_not_available THEN
-				-- lock_timeout of the caller
+				-- the caller's lock_timeout has ended the wait
 				IF queues THEN
 					RAISE;
 				END IF;
@@ -925,7 +927,8 @@ COMMENT ON FUNCTION snowflake_sql.open_and_take() IS
 
 -- Runs as the owner of the sequences, so that other roles can do nothing else with them.
 -- Setting search_path would take longer than all the rest.  Instead, every name here has a
--- schema, and there are no operators.  Ticks of less than a millisecond are used for one.
+-- schema, and there are no operators.  A tick that is shorter than a millisecond can be
+-- used for a millisecond, so that calls need not open one each.
 CREATE FUNCTION snowflake_sql.next_id()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -942,7 +945,7 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.next_id() IS
 'implementation of snowflake_nextval()';
 
--- Ids differ without the tag: each word is used once, whatever the tag.
+-- The tag need not keep ids apart: each word is used once, whatever the tag.
 CREATE FUNCTION snowflake_sql.next_id_with_tag(tag integer)
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
@@ -966,7 +969,7 @@ COMMENT ON FUNCTION snowflake_sql.next_id_with_tag(integer) IS
 'implementation of snowflake_nextval(tag)';
 
 -- The last word that this session took is that of its last id, unless a call has failed
--- since.  A word has no tag.
+-- since.  A word does not include the tag.
 CREATE FUNCTION snowflake_sql.current_id()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -992,8 +995,8 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.current_id() IS
 'implementation of snowflake_currval()';
 
--- Make the next id use a later tick than this one, which must be later than all that were
--- opened.  Call it behind the door.
+-- Have the next id made in a later tick than this one, which must itself be later than all
+-- that were opened.  Call this behind the door.
 CREATE FUNCTION snowflake_sql.use_up(tick bigint, settings snowflake_sql.settings)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1036,7 +1039,7 @@ BEGIN
 	IF tick - snowflake_sql.now_tick(settings.layout) > settings.max_ahead THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = 'snowflake ids cannot be advanced too far ahead of the clock',
-			DETAIL = format('The id %s is of %s, and ids may be ahead of the clock by %s ms.', id,
+			DETAIL = format('The time of the id %s is %s, and ids can be at most %s ms ahead of the clock.', id,
 				snowflake_sql.generated_at(id, settings.layout), settings.max_ahead * (settings.layout).tick / 1000),
 			HINT = 'Check that the id is of the layout in force.';
 	END IF;
@@ -1085,8 +1088,8 @@ CREATE TABLE snowflake_sql.lease (
 COMMENT ON TABLE snowflake_sql.lease IS
 'the lease of a worker id, in one row';
 
--- Dumps include the rows of these tables, and the sequences.  Only an extension has to
--- ask for that.
+-- Dumps include the rows of these tables, and the sequences.  An extension has to ask
+-- for that; outside of one, the call fails.
 DO $$
 BEGIN
 	PERFORM pg_catalog.pg_extension_config_dump('snowflake_sql.configuration'::pg_catalog.regclass, ''::pg_catalog.text);
@@ -1097,7 +1100,7 @@ END
 $$;
 
 -- The functions of the layout in force.  They do not belong to the extension, so that a
--- dump includes them and their constants.
+-- dump includes them, and with them the present settings.
 CREATE FUNCTION snowflake_sql.create_functions(home regnamespace)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1231,7 +1234,7 @@ LANGUAGE sql STABLE STRICT PARALLEL SAFE
 RETURN snowflake_sql.first_from(instant, (snowflake_sql.settings()).layout);
 
 COMMENT ON FUNCTION @home@.snowflake_first_from(timestamptz) IS
-'the smallest id from an instant''s tick on; 0 before the epoch, above all ids beyond the end';
+'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
 
 CREATE OR REPLACE FUNCTION @home@.snowflake_last_before(instant timestamptz)
 RETURNS bigint
@@ -1239,7 +1242,7 @@ LANGUAGE sql STABLE STRICT PARALLEL SAFE
 RETURN snowflake_sql.last_before(instant, (snowflake_sql.settings()).layout);
 
 COMMENT ON FUNCTION @home@.snowflake_last_before(timestamptz) IS
-'the largest id before an instant''s tick; -1 up to the epoch, the largest id of all beyond the end';
+'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick';
 
 CREATE OR REPLACE FUNCTION @home@.snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz)
 RETURNS boolean
@@ -1445,7 +1448,7 @@ BEGIN
 		opened_tick := snowflake_sql.opened() >> (snowflake_sql.settings()).timeline_bits;
 		UPDATE snowflake_sql.configuration SET last_tick = opened_tick WHERE number = previous.number;
 
-		-- the first tick above all ids, and above all ids that new ones could equal
+		-- wanted: the first tick above all ids; needed: above all that new ids could equal
 		SELECT max(above), coalesce(max(above) FILTER (WHERE old.text <> layout.text
 				OR lease_starts IS NULL AND new_worker_id = worker_id AND new_datacenter_id = datacenter_id), 0)
 		INTO wanted, needed
@@ -1469,7 +1472,7 @@ BEGIN
 	IF first_tick >= layout.last_tick THEN
 		PERFORM snowflake_sql.refuse_tick(layout.last_tick + 1, settings, 0);
 	END IF;
-	-- use_up() uses up the tick itself
+	-- use_up() below uses up first_tick
 	settings.start_tick := first_tick + 1;
 
 	EXECUTE format('CREATE SEQUENCE snowflake_sql.word_%1$s MINVALUE 0; CREATE SEQUENCE snowflake_sql.opened_%1$s MINVALUE 0',
@@ -1710,7 +1713,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN snowflake_sql.first_from(instant, snowflake_sql.read_layout(layout));
 
 COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
-'the smallest id from an instant''s tick on, in the given layout; 0 before the epoch, above all ids beyond the end';
+'the smallest id from an instant''s tick on, in the given layout; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
 
 CREATE FUNCTION snowflake_last_before(instant timestamptz, layout text)
 RETURNS bigint
@@ -1718,7 +1721,7 @@ LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN snowflake_sql.last_before(instant, snowflake_sql.read_layout(layout));
 
 COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
-'the largest id before an instant''s tick, in the given layout; -1 up to the epoch, the largest id of all beyond the end';
+'the largest id before an instant''s tick, in the given layout; -1 if there is none; the largest id of all if the instant is after the last tick';
 
 CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz, layout text)
 RETURNS boolean
@@ -1758,7 +1761,7 @@ END;
 COMMENT ON FUNCTION snowflake_capacity(text) IS
 'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
 
--- It creates functions in the schema that the other functions for users are in.
+-- It creates functions in the schema of the other functions for users.
 CREATE FUNCTION snowflake_configure(layout text,
 	worker_id integer,
 	datacenter_id integer DEFAULT 0,
@@ -1775,7 +1778,7 @@ END;
 REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) IS
-'set how ids are made: the layout, the worker id (NULL: one that snowflake_lease() leases), how far ids may be ahead of the clock, and how long a call waits if they would be further ahead';
+'set how ids are made: the layout, the worker id (NULL: one that snowflake_lease() leases), how far ids can be ahead of the clock, and how long a call waits if they would be further ahead';
 
 CREATE FUNCTION snowflake_lease(registry text DEFAULT NULL,
 	duration interval DEFAULT '1 minute',
@@ -1790,7 +1793,7 @@ END;
 REVOKE EXECUTE ON FUNCTION snowflake_lease(text, interval, text) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_lease(text, interval, text) IS
-'lease a worker id from a registry (NULL: in this database), or renew the lease; returns its end, or NULL if no worker id is free';
+'lease a worker id from a registry (NULL: the one in this database), or renew the lease; returns its end, or NULL if no worker id is free';
 
 CREATE FUNCTION snowflake_advance(id bigint)
 RETURNS void

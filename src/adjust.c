@@ -3,9 +3,9 @@
  * adjust.c
  *	  Moves the mark on demand: for a new extension, an advance, or a reset.
  *
- * None of the three publishes a limit, so no id relies on the standbys having
- * what is written here; the next LimitMove() waits for that.  A canceled wait
- * for synchronous standbys therefore causes only a warning, as at a commit.
+ * None of the three raises a limit.  LimitMove() waits for synchronous
+ * standbys before it raises one, so no id depends on the wait here.  If that
+ * wait is canceled, we only warn, as a commit does.
  *
  * snowflake/src/adjust.c
  *
@@ -53,14 +53,14 @@ write_mark(Mark *mark)
 	if (!finished)
 		ereport(WARNING,
 				(errmsg("canceled the wait for synchronous standbys"),
-				 errdetail("The snowflake mark has already been changed here, but may not have been replicated to the standbys.")));
+				 errdetail("The snowflake mark has already been changed here, but might not have been replicated to the standbys.")));
 }
 
-/* Write the mark, and let new ids of this database begin in a tick. */
+/* Write the mark, and have new ids of this database begin at a tick. */
 static void
 begin_ids_at(Mark *mark, uint64 tick)
 {
-	/* sessions that reread the guard wait for its page, which we hold */
+	/* sessions that notice the change wait for the guard's page: we hold it */
 	LaneBeginChange();
 	pg_atomic_write_u64(&limit_slot->floor, tick);
 	limit_slot->closed = tick;
@@ -86,7 +86,7 @@ AdjustBegin(void)
 	open_mark(&mark);
 	MarkLockPages(&mark);
 
-	/* the limit relies on the old mark, which the new one does not cover */
+	/* the mark that covers the present limit is gone */
 	LimitForget();
 
 	/* without a layout there are no ids; looking must not fix the layout */
@@ -100,7 +100,7 @@ AdjustBegin(void)
 	else
 		MarkLeave(&mark);
 
-	/* others make ids once they see the extension: it must not get lost */
+	/* others make ids once they see the extension: a crash must not undo it */
 	ForceSyncCommit();
 }
 
@@ -160,9 +160,9 @@ AdjustAdvance(int64 id, bool force)
 	}
 
 	/*
-	 * Close windows even if the floor is high enough: LimitMove() raises it
-	 * without closing windows below it, whose next ids would be less than
-	 * this one.
+	 * Close windows even if the floor is high enough: LimitMove() raises the
+	 * floor without closing the windows below it, whose next ids would be
+	 * less than the given one.
 	 */
 	tick = Max(Max(tick, found_tick), pg_atomic_read_u64(&limit_slot->floor));
 	mark.guard.bound = Max(LimitMarkBelow(layout, worker, tick), mark.guard.bound);
@@ -171,7 +171,8 @@ AdjustAdvance(int64 id, bool force)
 
 /*
  * Whether this worker may have written a bound, see LimitMarkBelow().  A bound
- * shows only its last writer.
+ * shows only its last writer.  The largest id of the layout shows none, and
+ * neither does what AdjustBegin() writes.
  */
 static bool
 is_written_by(const Layout *layout, const Worker *worker, int64 bound)
@@ -248,7 +249,7 @@ AdjustReset(bool force)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark cannot be reset for the same worker id"),
-				 errdetail("Ids up to " INT64_FORMAT " may have been made with it, and would be made again when the clock gets there.",
+				 errdetail("Ids up to " INT64_FORMAT " might have been made with it, and would be made again when the clock gets there.",
 						   Max(Max(mark.value, guard->bound), guard->others)),
 				 errhint("Give the server a \"snowflake.worker_id\" that has never been used, restart it, and call snowflake_reset_mark().")));
 

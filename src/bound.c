@@ -56,7 +56,7 @@ throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
 			 errmsg("snowflake layout has no tick left above the mark"),
-			 errdetail("Ids up to " INT64_FORMAT " or more are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
+			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
 					   LimitMarkBelow(layout, worker, tick),
 					   LayoutToText(layout), LayoutLargestId(layout)),
 			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
@@ -79,7 +79,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	TimestampTz now = ClockLook();
 	uint64		now_tick = ClockTick(layout, now);
 
-	/* others may have seen a later clock, and used up what we saw */
+	/* the clock may have come near enough since the caller looked */
 	if (setting_max_ahead >= 0 && tick <= now_tick + ahead)
 		return;
 
@@ -90,7 +90,8 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 		/*
 		 * After a start the mark is up to a reservation ahead of the last id.
 		 * Wait that long even beyond max_wait, so that a restart alone causes
-		 * no error.
+		 * no error.  Add 2: the limit is the tick after the reservation, and
+		 * if the mark is in that tick, ids begin in the one after it.
 		 */
 		if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
 			at_least = (reservation + 2) * layout->tick;
@@ -108,20 +109,20 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 						   range->worker->id,
 						   timestamptz_to_str(LayoutTickInstant(layout, range->worker->start)),
 						   missing / 1e3),
-				 errhint("The lease begins after any id that others can have made with the worker id. No other worker id was free, or the registry may have lost grants.")));
+				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
 	if (begin > now_tick + ahead || setting_max_ahead < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids are too far ahead of the clock"),
-				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server gives ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, and \"snowflake.max_wait\" is %d ms.",
 						   LimitMarkBelow(layout, range->worker, begin),
 						   LayoutPut(layout, FIELD_TIME, now_tick) | range->worker->bits,
 						   missing / 1e3, setting_max_ahead, setting_max_wait),
-				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, ids of the new layout must be greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
+				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it was far ahead before, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
-			 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, \"snowflake.max_wait\" is %d ms.",
+			 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, and \"snowflake.max_wait\" is %d ms.",
 					   missing / 1e3, setting_max_ahead, setting_max_wait),
 			 errhint("If ids are needed faster than the layout provides them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
 }

@@ -14,15 +14,16 @@
  * can set.  The difference is the offset.  While a new offset is in doubt,
  * time goes on at the old one.  An offset up to the highest one that was ever
  * believed is believed at once, as when a clock that was set back is
- * corrected.  So is the first look after a start, which can be compared only
- * with the last checkpoint before the start.
+ * corrected.  The first look after a start is believed at once as well, unless
+ * it exceeds max_jump: it can be compared only with the last checkpoint before
+ * the start.
  *
  * Sessions need not look all the time: ids cannot pass the limit of their
  * database, so a step forward matters only to a session that finds the clock
  * at or beyond the limit.  See look() in generator.c.
  *
- * A server with a leased worker id does not doubt its clock.  Its ids cannot
- * pass the end of the lease.
+ * A server with a leased worker id does not doubt its clock, because its ids
+ * cannot pass the end of the lease.
  *
  * snowflake/src/clock.c
  *
@@ -50,18 +51,21 @@
 #define SMALLEST_LOGGED		100000
 /* Smaller steps forward are believed at once. */
 #define LARGEST_UNDOUBTED	USECS_PER_SEC
-/* Larger ones are believed when they have lasted for so long. */
+/* Larger ones are believed once they have lasted for this long. */
 #define TIME_TO_BELIEVE		(3 * USECS_PER_SEC)
 
-/* Looks at the wall clock further apart than this do not give an offset. */
+/*
+ * Between two looks at the wall clock we look at the reference clock.  If the
+ * two are further apart than this, we look again, but only so many times.
+ */
 #define LONGEST_LOOK		2000
 #define MAX_LOOKS			10
 
 
 /*
- * The reference clock.  Where the system has such a clock, it goes on while
- * the machine is suspended.  INSTR_TIME will not do: it may be the CPU's
- * counter, which nobody keeps in step with the time.
+ * The reference clock.  CLOCK_BOOTTIME goes on while the machine is suspended;
+ * with CLOCK_MONOTONIC, a resume may look like a step.  INSTR_TIME will not
+ * do: it may be the CPU's counter, which drifts away from the wall clock.
  */
 int64
 ClockReference(void)
@@ -108,11 +112,11 @@ ClockReadCheckpoint(void)
 }
 
 /*
- * The time from the last checkpoint before the start of the server to the
- * start.  A first look can be compared with nothing else.  This includes the
- * time that the server was down.  The start is that of the postmaster or, if
- * the library is preloaded, that of shared memory, which a crash creates
- * again.
+ * How far the clock moved from the last checkpoint before the start of the
+ * server to the start, which includes the time that the server was down.
+ * Nothing else is known about the clock at a first look.  The start is that of
+ * the postmaster or, if the library is preloaded, the creation of shared
+ * memory, which a crash repeats.
  */
 static int64
 jump_at_start(TimestampTz wall)
@@ -290,9 +294,9 @@ ClockWaitEvent(WaitReason reason)
 }
 
 /*
- * Sleep for a while.  False if the call has already waited for
- * snowflake.max_wait, and for "at_least".  The reference clock measures all
- * this, because the wall clock may be stepped.
+ * Sleep for a while.  False if the call has already waited for the longer of
+ * snowflake.max_wait and "at_least".  Go by the reference clock, because the
+ * wall clock may be stepped meanwhile.
  */
 bool
 ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,

@@ -40,7 +40,7 @@
 #define PG_SIG_IGN SIG_IGN
 #endif
 
-/* 18 has pg_noreturn, which stands before a declaration. */
+/* 18 added pg_noreturn, which comes before a declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()
 #endif
@@ -113,7 +113,7 @@ compat_file(Form_pg_class form)
 #define compat_wait_event(name) PG_WAIT_EXTENSION
 #endif
 
-/* The function to initialize named shared memory; 19 gave it an argument. */
+/* The callback that initializes shared memory; 19 gave it an argument. */
 #if PG_VERSION_NUM >= 190000
 #define SHMEM_INIT_ARGS void *ptr, void *arg
 #define COMPAT_INITIALIZE(function, ptr) (function) ((ptr), NULL)
@@ -137,7 +137,7 @@ compat_file(Form_pg_class form)
  * others wait for that.
  *
  * 17 has a registry of dynamic shared memory for this.  Before 17, the memory
- * comes from the small reserve that the server keeps.
+ * comes from what the main segment has to spare, which is little.
  */
 static inline void *
 compat_attach_shmem(const char *name, Size size,

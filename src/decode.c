@@ -3,7 +3,8 @@
  * decode.c
  *	  Functions that take ids apart and put them together, and show layouts.
  *
- * They work on any layout.  The ids that they return do not count as issued.
+ * They work on any layout.  The ids that they return do not count as made: the
+ * generator may still make the same ones.
  *
  * snowflake/src/decode.c
  *
@@ -229,8 +230,8 @@ snowflake_layout(PG_FUNCTION_ARGS)
 }
 
 /*
- * capacity([layout text]): how long ids last, how many workers can make them,
- * and how many ids there are per second
+ * capacity([layout text]): from when to when there are ids, how many workers
+ * can make them, and how many each of them makes per second at most
  */
 Datum
 snowflake_capacity(PG_FUNCTION_ARGS)

@@ -29,7 +29,7 @@
 #include "mark.h"
 
 
-/* Whether synchronous standbys still have to flush the WAL up to here. */
+/* Whether synchronous standbys have yet to flush the WAL up to a position. */
 static bool
 standbys_are_behind(XLogRecPtr lsn)
 {
@@ -49,8 +49,9 @@ standbys_are_behind(XLogRecPtr lsn)
 }
 
 /*
- * Flush the WAL up to here, and wait until synchronous standbys have done so.
- * A cancel throws its error or, with "finish", makes this return false.
+ * Flush the WAL up to a position, and wait until synchronous standbys have
+ * flushed it, too.  If the wait is canceled, throw the usual error or, with
+ * "finish", return false.
  */
 bool
 MarkFlush(XLogRecPtr lsn, bool finish)

@@ -14,17 +14,17 @@
  *								the clock plus max_ahead
  *								the end of the layout
  *
- * look() computes both, from one consistent look at shared memory.
- * LaneChoose() finds a lane that has ids from then on, and increasing ones for
- * this session.  If they are before the end, we open a window there.  If not,
- * bound.c deals with the bound that is in the way: it moves the limit, waits,
- * or throws the error of that bound.  Then we look at everything again.
+ * look() computes both.  LaneChoose() finds the first tick, not before "from",
+ * in which a lane has ids that are greater than the session's last one.  If
+ * that tick is before the end, we open a window there.  If not, bound.c deals
+ * with the bound that is in the way: it moves the limit, waits, or throws the
+ * error of that bound.  Then we look at everything again.
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids.  Until then, an
  * id costs a look at the clock, a few comparisons and a compare-and-swap.
  *
- * Why no id is issued twice: while a server runs, two of its ids differ in
+ * Why no id is made twice: while a server runs, two of its ids differ in
  * lane, tick or sequence (invariant 1 in lane.c).  Across a start they differ
  * in the tick: before the start, every id was below a limit that the flushed
  * mark covers (invariant 4 in limit.c); after it, no window opens below the
@@ -73,7 +73,7 @@ static struct
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
 	int64		id_bits;		/* server bits and lane, in place */
-	uint64		ids_before;		/* ids of the session before its tick */
+	uint64		ids_before;		/* made by the session before this tick */
 }			window;
 
 static uint64 last_word = 0;	/* 0: none yet */
@@ -91,8 +91,8 @@ count_error(void *arg)
 
 /*
  * Take over the settings and the worker, at first use and whenever they have
- * changed.  The version is read first: the next look at it shows anything that
- * changes after that.
+ * changed.  Read the version first: if anything changes after that, the next
+ * comparison of versions shows it.
  */
 static void
 configure(int64 *wait_start)
@@ -161,7 +161,7 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 	 * sees it.
 	 */
 	if (!LayoutTimeToTick(layout, now, &range->wall_tick))
-		range->wall_tick = -1;
+		range->wall_tick = -1;	/* as uint64, beyond any limit */
 	range->now_tick = range->wall_tick;
 	if (range->now_tick >= range->limit || range->now_tick < range->floor ||
 		shared->clock.doubted)
@@ -230,7 +230,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 
 	error_context_stack = errcallback.previous;
 
-	/* a full lane sends the session to another, or to a later tick */
+	/* if the session leaves its lane while the tick goes on, that is full */
 	if (last_word == 0 || range.from > last_tick)
 		filled_lane = false;
 	else if (spot.tick != last_tick || spot.lane != last_lane)
@@ -308,9 +308,10 @@ GeneratorWorker(void)
 }
 
 /*
- * The most consecutive ids that one call can get before it has waited for too
- * long, if no id is ahead of the clock when it begins.  Throws an error if the
- * layout has no consecutive ids.
+ * How many ids one call can reserve before it has waited for too long, if no
+ * id is ahead of the clock when it begins.  A call that takes blocks gets half
+ * of max_ahead, see look().  Throws an error if the layout has no consecutive
+ * ids.
  */
 int64
 GeneratorReservable(void)
@@ -334,10 +335,11 @@ GeneratorReservable(void)
 }
 
 /*
- * Make consecutive ids, as many as are wanted or as the lane has left in its
- * tick.  Returns their number.  The layout must have consecutive ids, see
- * above.  A caller that goes on until it has all of them passes the same
- * "wait_start", 0 at first, so that snowflake.max_wait covers them all.
+ * Make a block of consecutive ids: "count" or, if that is less, as many as the
+ * lane has left in its tick.  Returns their number.  The layout must have
+ * consecutive ids, see above.  A caller that needs several blocks passes the
+ * same "wait_start" for all, 0 at first, so that snowflake.max_wait covers
+ * them together.
  */
 int
 GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start)
@@ -350,7 +352,7 @@ GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start)
 		taken = take(count, 0);
 	} while (taken == 0);
 
-	/* do not use it for single ids: it ends where greedy sessions must stop */
+	/* close it: single ids may go on where a greedy session must stop */
 	window.clock_length = 0;
 	*last = last_id;
 	*first = last_id - taken + 1;

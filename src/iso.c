@@ -107,18 +107,18 @@ IsoParse(const char *text, TimestampTz *instant, char **reason)
 	fsec_t		fsec;
 
 	if (!is_instant(text, &zone))
-		*reason = psprintf("\"epoch:%s\": an epoch is an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, or Unix milliseconds, such as 1767225600000.",
+		*reason = psprintf("\"epoch:%s\" is neither an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, nor Unix milliseconds, such as 1767225600000.",
 						   text);
 	else if (*zone == '\0')
 		*reason = psprintf("\"epoch:%s\" has no zone; append \"Z\" for UTC, or an offset such as \"+01:00\".",
 						   text);
 	else if (!is_zone(zone))
-		*reason = psprintf("\"epoch:%s\": \"%s\" is not a zone; it is \"Z\" for UTC, or an offset such as \"+01:00\".",
+		*reason = psprintf("\"epoch:%s\" ends with \"%s\", which is not a zone; use \"Z\" for UTC, or an offset such as \"+01:00\".",
 						   text, zone);
 	else if (!read_instant(text, zone, instant))
 		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
 						   text);
-	/* the zone may shift it to a year that IsoFromInstant() cannot write */
+	/* its zone may shift it to a year that IsoFromInstant() cannot write */
 	else if (!to_fields(*instant, &tm, &fsec))
 		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
 						   text);

@@ -15,22 +15,22 @@
  *		than that of its last id or, if the lane field is more significant
  *		than the sequence, in the same tick to a lane with a higher number.
  *
- * A session keeps a window: a lane and a tick to take ids from.  The window
- * also depends on the worker id, its lease, and the limit and floor of the
- * database.  Moving limit or floor ahead, or renewing a lease, leaves open
- * windows valid; every other change goes through one version:
+ * A session keeps a window: a lane and a tick to take ids from.  It depends on
+ * the worker id, the lease, and the limit and floor of the database.  Raising
+ * a limit or floor, or renewing a lease, leaves open windows valid.  All other
+ * changes raise one version, which every window records:
  *
  *		Invariant 3.  Once LaneEndChange() has returned, no session can take
  *		an id from a window opened before LaneBeginChange().
  *
  * The version is raised before the change, so that no id is made from half of
- * it.  After the change, every lane's word is moved ahead by one.  A session
- * that read its lane's word before that fails to swap it, and looks again; see
- * LaneTake().
+ * it.  After the change, the word of every lane is moved ahead by one.  A
+ * session that has read a word before that fails to swap it, and looks again;
+ * see LaneTake().
  *
  * Note about locking issues: words and version are atomics.  The lock guards
- * the numbers of sessions, and is held during a change, which must neither
- * wait nor throw an error.
+ * how many sessions a lane is home to, and is held during a change, which must
+ * therefore neither wait nor throw an error.
  *
  * snowflake/src/lane.c
  *
@@ -59,7 +59,7 @@ LaneCount(const Layout *layout)
 	return Min(LayoutLargest(layout, FIELD_LANE) + 1, MAX_LANES);
 }
 
-/* At most 6, 31 and 20 bits: this does not overflow. */
+/* No overflow: lanes, sequence and second take at most 6, 31 and 20 bits. */
 int64
 LaneIdsPerSecond(const Layout *layout)
 {
@@ -77,8 +77,8 @@ leave(int code, Datum arg)
 }
 
 /*
- * Choose a home lane: the one that the low bits of the PID give or, if another
- * has fewer sessions, the one with the fewest.
+ * Choose a home lane: the one that the low bits of the PID select or, if it is
+ * not home to the fewest sessions, one that is.
  */
 void
 LaneEnter(const Layout *layout)
@@ -105,7 +105,7 @@ LaneEnter(const Layout *layout)
 		layout->shift[FIELD_LANE] > layout->shift[FIELD_SEQUENCE];
 	first_lane = spills ? 0 : home;
 	end_lane = spills ? num_lanes : home + 1;
-	/* dynamic shared memory is gone by the time of on_shmem_exit() */
+	/* not on_shmem_exit(): dynamic shared memory is gone by then */
 	before_shmem_exit(leave, (Datum) 0);
 }
 
@@ -116,7 +116,7 @@ LaneReach(void)
 	return end_lane - first_lane;
 }
 
-/* The highest sequence that a greedy session takes in a tick. */
+/* The highest sequence that a greedy session takes: it leaves an eighth. */
 uint64
 LaneGreedyLast(uint64 mask)
 {
@@ -144,7 +144,7 @@ first_tick(int lane, uint64 from, uint64 last_sequence, bool *used)
  * Choose where the next ids come from: the first tick, not before "from", in
  * which a lane has ids.  Prefer the home lane, or the lane of the last id
  * while its tick lasts, unless another lane has ids earlier.  Among others,
- * prefer one that is unused in the tick, so that sessions keep out of each
+ * prefer one that is unused in that tick, so that sessions keep out of each
  * other's way.
  *
  * A session that has filled a lane begins the next tick at the lowest lane, so

@@ -19,11 +19,11 @@ typedef struct LaneSpot
 	uint64		tick;
 } LaneSpot;
 
-/* What a session takes ids from: a tick of a lane, or the first part of it. */
+/* What a session takes ids from: a tick of a lane, or the beginning of it. */
 typedef struct Window
 {
 	pg_atomic_uint64 *word;
-	uint32		version;		/* of all that the window depends on */
+	uint32		version;		/* when the window was opened, see lane.c */
 	uint64		first;			/* word of the tick's sequence 0 */
 	uint64		start;			/* word to start an unused tick with */
 	uint64		last;			/* highest word to take */

@@ -43,8 +43,7 @@ const char *const layout_field_names[] = {
 
 /*
  * Layouts that have a name.  The first is the default.  The epochs, in Unix
- * milliseconds, are those that the generators of these names were published
- * with.
+ * milliseconds, are those that the generators of these names use.
  */
 static const struct
 {
@@ -84,7 +83,7 @@ static const struct
 /* 2026-01-01 00:00 UTC, as in the default layout */
 #define DEFAULT_EPOCH_UNIX_MS	INT64CONST(1767225600000)
 
-/* No sensible layout comes near this; it bounds what messages quote. */
+/* Far more than any sensible layout needs; this bounds what messages quote. */
 #define MAX_TEXT_LENGTH 500
 
 static bool
@@ -110,7 +109,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 
 	if (!read_number(value, &bits) || bits < least || bits > most)
 	{
-		*reason = psprintf("\"%s:%s\": this field takes %d to %d bits.",
+		*reason = psprintf("\"%s:%s\" is not valid: the field takes %d to %d bits.",
 						   layout_field_names[field], value,
 						   (int) least, (int) most);
 		return false;
@@ -121,7 +120,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 	{
 		if (!is_time && layout->num_fields == 0)
 		{
-			*reason = psprintf("\"%s\" stands before \"time\", which must be the first field, so that ids sort by time.",
+			*reason = psprintf("\"%s\" comes before \"time\", which must be the first field, so that ids sort by time.",
 							   layout_field_names[field]);
 			return false;
 		}
@@ -149,7 +148,7 @@ read_tick(const char *value, Layout *layout, char **reason)
 			}
 		}
 	}
-	*reason = psprintf("\"tick:%s\": a tick is 1us to 1s, given as a whole number with the unit \"us\", \"ms\" or \"s\".",
+	*reason = psprintf("\"tick:%s\" is not valid: a tick is 1us to 1s, given as a whole number with the unit \"us\", \"ms\" or \"s\".",
 					   value);
 	return false;
 }
@@ -206,7 +205,7 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 		key++;
 	if (key == NUM_KEYS)
 	{
-		*reason = psprintf("\"%s\" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor \"tick:\", nor \"epoch:\", nor a preset that stands first (%s).",
+		*reason = psprintf("\"%s\" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor \"tick:\", nor \"epoch:\", nor a preset that comes first (%s).",
 						   word, list_presets());
 		return false;
 	}
@@ -224,7 +223,7 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 	return read_bits((LayoutField) key, value, layout, reason);
 }
 
-/* Set what follows from the fields' bits, the tick and the epoch. */
+/* Compute order, shifts and last tick from the bits, tick and epoch. */
 static bool
 finish_layout(Layout *layout, char **reason)
 {
@@ -257,7 +256,7 @@ finish_layout(Layout *layout, char **reason)
 			appendStringInfo(&sum, "%s%s:%d", i > 0 ? " + " : "",
 							 layout_field_names[layout->order[i]],
 							 layout->bits[layout->order[i]]);
-		*reason = psprintf("%s is %d bits, and an id has %d. For scale: with %d bits of time the ids of this tick last %.1f years.",
+		*reason = psprintf("%s is %d bits, and an id has %d. For scale, %d bits of time at this tick last %.1f years.",
 						   sum.data, shift, LAYOUT_MAX_BITS,
 						   layout->bits[FIELD_TIME],
 						   (double) (LayoutLargest(layout, FIELD_TIME) + 1) *
@@ -286,7 +285,7 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 
 	if (strlen(text) > MAX_TEXT_LENGTH)
 	{
-		*reason = psprintf("The text is longer than %d characters.",
+		*reason = psprintf("The text is longer than %d bytes.",
 						   MAX_TEXT_LENGTH);
 		return false;
 	}
@@ -383,7 +382,7 @@ LayoutCheckValue(const Layout *layout, LayoutField field, int64 value)
 			 errmsg("value " INT64_FORMAT " is out of range for snowflake field \"%s\"",
 					value, layout_field_names[field]),
 			 layout->bits[field] == 0 ?
-			 errdetail("The layout \"%s\" has no field \"%s\"; only 0 can stand for it.",
+			 errdetail("The layout \"%s\" has no field \"%s\", so only 0 is possible.",
 					   LayoutToText(layout), layout_field_names[field]) :
 			 errdetail("The field has %d bits in the layout \"%s\" and takes values from 0 to " INT64_FORMAT ".",
 					   layout->bits[field], LayoutToText(layout),

@@ -3,13 +3,13 @@
  * layout.h
  *	  How the 63 bits of a snowflake id are divided.
  *
- * A layout is one line of text, for example
+ * A layout is one line of text, for example:
  *
  *		time:41 worker:5 timeline:2 lane:3 sequence:12 tick:1ms
  *		epoch:2026-01-01T00:00:00Z
  *
- * parsed once into the struct below, which everything else uses.  Nothing
- * here knows of shared memory, locks or settings.
+ * It is parsed once, into the struct below, which everything else uses.
+ * Nothing here knows of shared memory, locks or settings.
  *
  * snowflake/src/layout.h
  *
@@ -57,7 +57,7 @@ typedef struct Layout
 	int32		shift[LAYOUT_NUM_FIELDS];
 	int64		tick;			/* in microseconds */
 	TimestampTz epoch;			/* start of tick 0 */
-	int64		last_tick;		/* the time field is full, or timestamptz ends */
+	int64		last_tick;		/* where the field or timestamptz ends */
 } Layout;
 
 extern const char *const layout_field_names[];

@@ -14,7 +14,7 @@
  *		Invariant 5.  No window is opened in a tick below the floor.  After a
  *		start the floor is above everything that the mark covered, so no tick
  *		from before the start is used again, even if the clock was set back.
- *		Nor does a lane that was idle for long fall behind the others.
+ *		It also keeps a lane that was idle from falling behind the others.
  *
  * The limit moves ahead by a reservation at a time, about once a second.  The
  * session that first notices that half of the reservation is used moves it.
@@ -24,12 +24,11 @@
  *
  * "written" is the last bound that this server wrote to the pages, 0 after a
  * start.  Any other bound found there was written before the start, or came
- * with a template or with another database that had our OID: ids begin above
- * it.  Such a bound is not remembered until the limit has been moved; each
- * attempt reads it again.  So a slot without sessions can be given to another
- * database: the pages hold everything that matters.  A bound that looks like
- * ours may still come from a template, so a database that was created again
- * must not inherit its slot, see LimitEnter().
+ * with a template, or with another database that had our OID: ids begin above
+ * it.  Each attempt to move the limit reads it again, until one succeeds.  As
+ * the pages hold everything that matters, a slot without sessions can go to
+ * another database.  But the bound in a copied database may equal ours, so a
+ * database that was created again must not inherit a slot, see LimitEnter().
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
  * of the limit on.  If it is too far ahead of the clock, the limit is not
@@ -39,7 +38,8 @@
  * the content locks of the mark's pages, which are taken before the shared
  * lock.  The limit is raised after these are released, under the shared lock,
  * because a flush must not hold up the pages.  LimitEnter() clears a slot
- * without sessions under the shared lock alone.
+ * without sessions under the shared lock alone.  "moved_at" has no lock: it
+ * only serves to choose a reservation.
  *
  * snowflake/src/limit.c
  *
@@ -79,7 +79,8 @@ clear(DatabaseSlot *slot)
 
 /*
  * Forget what is known of our database, as after a start, because it does not
- * describe the present pages.  The caller has locked these.
+ * describe the present pages, which the caller has locked.  Below a limit of 0
+ * no window can be open, so that there are none to close.
  */
 void
 LimitForget(void)
@@ -124,9 +125,10 @@ database_row(void)
  * Find the slot of our database, or take one.  A slot without sessions whose
  * limit the clock has passed can be taken: its database loses nothing.
  *
- * A database that was dropped has no sessions, so the row matters only if
- * there are none.  ALTER DATABASE writes a new row, too: ids then begin above
- * the mark, as after a start.
+ * If our slot has sessions, its database has not been dropped, so that the row
+ * need not be compared.  If it has none, another row means that the database
+ * may be another one with our OID, and the slot is cleared.  ALTER DATABASE
+ * writes a new row as well; ids then begin above the mark, as after a start.
  */
 void
 LimitEnter(void)
@@ -182,8 +184,8 @@ LimitEnter(void)
 
 /*
  * The bound to write for a limit at this tick: one below the worker's smallest
- * id in the tick, where nobody has made ids yet.  So the id after the bound
- * tells resets which worker wrote it.
+ * id in the tick.  It covers all ids before the limit, and the id above it
+ * shows a reset which worker wrote it.
  */
 int64
 LimitMarkBelow(const Layout *layout, const Worker *worker, uint64 tick)
@@ -271,7 +273,8 @@ LimitIsNear(uint64 tick)
 
 /*
  * The furthest tick that SQL may set the mark to, or advance ids to.  Without
- * this bound, one database could carry the others along.
+ * this bound, one database could carry the others along.  If max_ahead does
+ * not give one, it is the furthest tick that ids have reached already.
  */
 uint64
 LimitFarthest(const Layout *layout, uint64 now_tick)
@@ -306,7 +309,8 @@ LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 /*
  * Open the mark to move the limit beyond a tick.  A session that needs the
  * move now, and finds another session at it, sleeps until that is done.  It
- * does not queue up for the lock unless that takes long.
+ * queues up for the lock only if that takes long, because the lock wakes one
+ * session at a time, and the condition variable all of them.
  */
 static MarkOpenResult
 open_to_move(Mark *mark, uint64 tick, bool must)
@@ -337,7 +341,7 @@ next_reservation(const Layout *layout)
 	int64		elapsed;
 
 	/*
-	 * Without a bound, ids may run ahead of the clock as fast as they are
+	 * If max_ahead is -1, ids may run ahead of the clock as fast as they are
 	 * made.  Adapt to that, so that the limit is moved about once a second.
 	 */
 	if (setting_max_ahead >= 0)
@@ -439,7 +443,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 
 /*
  * Read the mark, and where this worker's ids can begin, without waiting.
- * False if the mark does not exist or cannot be moved.
+ * False if the mark does not exist, is locked, or is of the wrong kind.
  */
 bool
 LimitPeek(const Layout *layout, const Worker *worker, int64 *value,

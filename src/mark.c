@@ -20,23 +20,26 @@
  *
  * The pages are written with generic WAL.  That needs no transaction id, so
  * ids can be made in read-only transactions and in parallel workers.  We log
- * full images, because a delta leaves out bytes that the core's nextval() may
+ * full images, because a delta would leave out bytes that core's nextval() may
  * have changed without logging them.
  *
- * Writing is not transactional, but the two relations are.  If the
- * transaction that created them fails, they are gone with their contents; if
- * it gave them new files, the old ones come back, without what was written to
- * the new ones.  MarkCheckStays() refuses to write in such a transaction.
+ * Writing is not transactional, but the two relations are.  If a transaction
+ * that has created them fails, they are gone with their contents.  If one that
+ * has given them new files fails, the old files come back, without what was
+ * written to the new ones.  MarkCheckStays() refuses to write in such a
+ * transaction.
  *
  * Note about locking issues: one session at a time moves the mark.  It holds
  * a lock on the guard, with a sub-id that nobody else uses, and waits for no
  * other lock meanwhile: it locks the relations as nextval() does, but only if
  * that is possible at once.  Content locks guard what the pages hold.  They
  * are taken on the sequence first, and released before the WAL is flushed, see
- * flush.c.  The lock on the guard does not exclude processes of the same
- * parallel group, so LimitMove() is correct without it.  AdjustReset() is not,
- * but no parallel query runs it.  There, the lock keeps a mover that looked at
- * the clock before the reset from writing after it.
+ * flush.c.
+ *
+ * The lock on the guard does not exclude processes of the same parallel group,
+ * so LimitMove() must be correct without it.  AdjustReset() relies on it,
+ * because a session that has looked at the clock before the reset must not
+ * move the mark after it; but no parallel query runs AdjustReset().
  *
  * snowflake/src/mark.c
  *
@@ -68,7 +71,7 @@
 #include "mark.h"
 #include "settings.h"
 
-/* the sub-id of the guard in our lock; that of the relation itself is 0 */
+/* the sub-id of our lock on the guard; a lock on the relation itself has 0 */
 #define MARK_LOCK_SUBID		1
 
 /* The two relations, as the session has found them. */
@@ -77,9 +80,10 @@ static Oid	view_oid = InvalidOid;
 
 
 /*
- * If the running transaction, or a subtransaction of it, made a row, it may
- * still take it back: return true and note it.  *changed_by is the transaction
- * that made all rows noted so far, or FrozenTransactionId if several did.
+ * Whether the running transaction, or a subtransaction of it, made a row, and
+ * so may still take it back.  If so, note which of them did: *changed_by is
+ * the one that made all rows noted so far, or FrozenTransactionId if several
+ * did.
  */
 static bool
 note_change(TransactionId *changed_by, HeapTuple tuple)
@@ -128,10 +132,10 @@ created_here(bool *dropped)
 }
 
 /*
- * Refuse to write the mark if the running transaction has changed it, unless
- * it created the extension, in the same subtransaction, and dropped none.  If
- * that transaction fails, or is rolled back to a savepoint, the old mark comes
- * back and does not cover the new ids.
+ * Refuse to write the mark if the running transaction has changed it: after a
+ * rollback, be it to a savepoint, the old mark would come back and not cover
+ * the new ids.  It is all right if the same subtransaction has created the
+ * extension, and none was dropped, because then there is no old mark.
  */
 void
 MarkCheckStays(const Mark *mark)
@@ -153,7 +157,7 @@ throw_empty(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("materialized view \"guard\" has no row"),
+			 errmsg("materialized view \"snowflake_internal.guard\" has no row"),
 			 errdetail("It held the bound of all snowflake ids of this database."),
 			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
 }
@@ -267,8 +271,8 @@ MarkClose(Mark *mark)
 }
 
 /*
- * The data of the first row of a page, which must have at least "size" bytes.
- * An error leaves the page locked until the transaction ends.
+ * The data of the first row of a page, of at least "size" bytes.  If it throws
+ * an error, the caller's page stays locked until the transaction is aborted.
  */
 char *
 MarkFirstRow(Buffer buffer, Size size)
@@ -322,7 +326,7 @@ lock_page(const Mark *mark, CompatFile file)
 	return buffer;
 }
 
-/* Pin and lock the pages, and read what they hold. */
+/* Pin and lock the pages, and read them. */
 void
 MarkLockPages(Mark *mark)
 {
@@ -347,7 +351,7 @@ MarkLeave(Mark *mark)
 	MarkClose(mark);
 }
 
-/* Read what the mark holds now.  False if it could not be opened. */
+/* Read the mark.  False if it could not be opened. */
 bool
 MarkLook(Mark *mark, MarkMode mode)
 {
@@ -369,7 +373,8 @@ MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row)
 
 /*
  * Write mark->guard, and its bound as the mark, and unlock the pages.  Returns
- * where the WAL record ends, if there is one.
+ * where the WAL record ends.  With wal_level = minimal there is none in the
+ * transaction that creates the extension; its commit makes the files durable.
  */
 XLogRecPtr
 MarkWritePages(Mark *mark)
@@ -400,8 +405,8 @@ MarkThrowLocked(void)
 }
 
 /*
- * The contents of the guard, for the query of the materialized view.  There is
- * nothing when the extension is created; a REFRESH keeps the present contents.
+ * The contents of the guard, for the query of the materialized view, so that a
+ * REFRESH keeps them.  While the extension is created, there are none yet.
  */
 Guard
 MarkCurrentGuard(void)

@@ -23,16 +23,16 @@ typedef struct Guard
 {
 	int64		bound;			/* no id above it was ever returned */
 	int64		exempt;			/* the worker of the last reset, or -1 */
-	int64		others;			/* ids of all others are above; 0: no reset */
+	int64		others;			/* other workers begin above; 0: no reset */
 } Guard;
 
-/* What MarkOpen() does while another session moves the mark. */
+/* What MarkOpen() does if another session is moving the mark. */
 typedef enum MarkMode
 {
-	MARK_PEEK,					/* go on; no mark is no error */
-	MARK_READ,					/* go on */
+	MARK_PEEK,					/* read it; no error if there is no mark */
+	MARK_READ,					/* read it */
 	MARK_TRY,					/* give up */
-	MARK_WAIT					/* wait until it is done */
+	MARK_WAIT					/* wait until that is done */
 } MarkMode;
 
 typedef enum MarkOpenResult

@@ -5,26 +5,27 @@
  *
  * Masking is a keyed permutation of the bigints that are not negative: a
  * Feistel network over 64 bits, applied again as long as the result is
- * negative (cycle walking, twice on average).  In each round both halves of
- * the id change places, and one is combined with the first bytes of a hash of
+ * negative (cycle walking, two passes on average).  In each round the halves
+ * of the id change places, and one is XORed with the first bytes of a hash of
  * the other:
  *
  *		HMAC-SHA-256(key, round || half || tweak)
  *
  * The round is one byte, the half is four bytes, the most significant first,
- * and the tweak is the rest.  NIST SP 800-38G also takes ten rounds for FF1, a
- * network of the same kind.
+ * and the tweak is the rest.  There are ten rounds, as in FF1 of NIST SP
+ * 800-38G, a network of the same kind.
  *
- * Masked ids are stored elsewhere: the same key must give them forever.
+ * Users store masked ids elsewhere, so the same id, key and tweak must always
+ * give the same result, in all versions.
  *
- * HMAC hashes a block made of the key before the message, and another one
- * before the hash of that.  A MaskKey keeps the two states of SHA-256 after
- * these blocks, so that a hash takes two steps instead of four.  The state
- * must be a plain struct, because it stays from one call to the next, whatever
- * happens to a transaction; a context of PostgreSQL's hashes holds memory of
- * OpenSSL that belongs to a resource owner.  The struct is that of OpenSSL's
- * oldest functions.  Without them, PostgreSQL's HMAC gives the same result,
- * but takes four times as long.
+ * HMAC computes two hashes, each of which begins with a block made of the key.
+ * A MaskKey keeps the two states of SHA-256 after these blocks, which spares
+ * two of four steps if the tweak is short.  It lives from one call to the
+ * next, even across transactions and errors, so a state must be a plain
+ * struct; a hash context of PostgreSQL holds memory of OpenSSL that belongs to
+ * a resource owner.  OpenSSL's oldest functions have such a struct.  Where
+ * they are missing, PostgreSQL's HMAC gives the same result, but takes four
+ * times as long.
  *
  * snowflake/src/mask.c
  *
@@ -53,7 +54,7 @@ PG_FUNCTION_INFO_V1(snowflake_unmask);
 
 #define MASK_ROUNDS		10
 
-/* A test builds a network that is small enough to see all of it. */
+/* A mutant has fewer, so that a test can try all numbers. */
 #define MASK_BITS		64
 
 #define HALF_BITS		(MASK_BITS / 2)
@@ -66,7 +67,7 @@ PG_FUNCTION_INFO_V1(snowflake_unmask);
 #define NUM_BLOCKS(length) \
 	(((length) + 1 + sizeof(uint64) + PG_SHA256_BLOCK_LENGTH - 1) / PG_SHA256_BLOCK_LENGTH)
 
-/* Any bytes. */
+/* Bytes that somebody else has allocated. */
 typedef struct MaskBytes
 {
 	const uint8 *data;
@@ -78,7 +79,7 @@ typedef struct MaskKey
 {
 	MaskBytes	key;
 	MaskBytes	tweak;			/* within the message */
-	uint8	   *message;		/* in blocks; each hash gives it a prefix */
+	uint8	   *message;		/* in blocks; the prefix changes */
 #ifdef HASH_FROM_STATES
 	size_t		num_blocks;
 	SHA256_CTX	inner;			/* the states after the blocks of the key */
@@ -119,7 +120,7 @@ state_after_key(MaskBytes key, uint8 pad)
 	return state;
 }
 
-/* End a message that follows the block of the key. */
+/* Append the end of a message that follows the block of the key. */
 static void
 end_message(uint8 *message, size_t length)
 {
@@ -188,7 +189,7 @@ hash_message(MaskKey *prepared)
 
 #endif							/* HASH_FROM_STATES */
 
-/* Prepare a key and a tweak, in one piece of memory for pfree(). */
+/* Prepare a key and a tweak, in one piece of memory, for pfree(). */
 static MaskKey *
 prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
 {

@@ -3,11 +3,12 @@
  * origin.c
  *	  The server that a mark comes from.
  *
- * A worker id in a configuration file is copied with the files:
- * pg_createsubscriber or a restored backup leaves two servers with the same
- * one, and so may a dump.  So we keep the system identifier beside the mark,
- * in a sequence that pg_dump saves like the mark.  When ids are made and it is
- * another server's, the log says once what to check, and our own replaces it.
+ * If a server is copied, by pg_createsubscriber or from a backup, two servers
+ * have the same worker id in their configuration; and a dump may be restored
+ * on a server that has the same one.  So we keep the system identifier beside
+ * the mark, in a sequence that pg_dump saves like the mark.  If it turns out
+ * to be another server's when ids are made, the log says what to check, and
+ * our own replaces it, so that it says so once.
  *
  * No id depends on this sequence.  So we neither flush it nor wait for it, and
  * leave it alone if it is locked or not what it should be.
@@ -80,8 +81,8 @@ look(uint64 replacement)
 }
 
 /*
- * This server makes ids from now on.  If the mark comes from another one, log
- * that: somebody has to check a worker id that is not leased.
+ * Note that this server makes ids from now on.  If the mark comes from another
+ * one, log that, unless the worker id is leased: somebody has to check it.
  */
 void
 OriginCheck(bool leased)
@@ -96,14 +97,15 @@ OriginCheck(bool leased)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("snowflake mark of database \"%s\" comes from another server",
 						get_database_name(MyDatabaseId)),
-				 errdetail("Its system identifier is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": it was copied, restored or upgraded.",
+				 errdetail("The system identifier of the mark is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": the database was copied, restored or upgraded.",
 						   found, here),
 				 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
 }
 
 /*
- * The other server that the mark of our database comes from; else the last one
- * that was found for any database since the start, or 0.
+ * The server that the mark of our database comes from, if it is another one;
+ * else the last other one that was found for any database since the start of
+ * this server, or 0.
  */
 uint64
 OriginPeek(void)

@@ -3,10 +3,10 @@
  * registry.c
  *	  Starts the lease worker, and hands it the functions that it calls.
  *
- * If snowflake.registry is set, the check of its value has loaded the lease
- * worker's library in the postmaster.  So a worker that is started again runs
- * the code that the server was started with, as all other processes do, even
- * if the libraries on disk have been replaced.
+ * If snowflake.registry is set, the postmaster has loaded the lease worker's
+ * library to check the value.  So a worker that is started again runs the code
+ * that the server was started with, as all other processes do, even if the
+ * libraries on disk have been replaced.
  *
  * snowflake/src/registry.c
  *

@@ -18,7 +18,10 @@
 
 #define LEASE_LIBRARY "snowflake_lease"
 
-/* What the lease worker calls and reads; a reload may change the settings. */
+/*
+ * What the lease worker calls, and the addresses of the settings that it
+ * reads, because a reload may change these.
+ */
 typedef struct SnowflakeInterface
 {
 	void		(*set_lease) (int64 worker_id, TimestampTz starts, TimestampTz ends);

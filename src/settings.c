@@ -13,19 +13,19 @@
  * Until then PostgreSQL keeps our settings as mere text.  When we define
  * them, it checks that text; if the text is invalid, it warns, takes the
  * built-in value, and goes on: a server with the worker id 'abc' would make
- * the ids of worker 0.  A built-in value also replaces that of the
- * configuration file if the connection options, or ALTER ROLE ... SET, gave
- * the text another value, which PGC_SIGHUP then refuses.  We therefore
+ * the ids of worker 0.  The built-in value also replaces that of the
+ * configuration file if the connection options, or ALTER ROLE ... SET, have
+ * overridden the text: PGC_SIGHUP then refuses their value.  We therefore
  * remember what was found, and SettingsCheckUsable() stops the generator as
  * long as a built-in value stands in for it.
  *
- * A parallel worker gets the values of its leader's session.  If it loads the
- * library before that, with the leader's libraries, it finds what the
- * configuration says; if the leader's values take that away, it was hidden
- * from the leader.  If it loads the library later, because the leader has
- * not, it finds only the leader's current value, even one from SET.
- * GUC_ALLOW_IN_PARALLEL lets us define settings then; nobody can change them
- * in parallel.
+ * A parallel worker takes over the values of its leader's session.  If the
+ * leader has loaded the library, the worker loads it first, and finds what the
+ * configuration says.  If that gives way to a built-in value when the leader's
+ * values arrive, the leader has lost it, too.  If the leader has not loaded
+ * the library, the worker loads it later, and finds only the leader's current
+ * value, even one from SET.  GUC_ALLOW_IN_PARALLEL lets us define settings
+ * then; nobody can change them in parallel.
  *
  * snowflake/src/settings.c
  *
@@ -69,7 +69,7 @@ static const struct config_enum_entry sequence_start_options[] = {
 typedef struct FoundSetting
 {
 	const char *name;
-	const char *takes;			/* its values, in words */
+	const char *takes;			/* its range, for errors */
 	GucSource	source;			/* PGC_S_DEFAULT if there was nothing */
 	char	   *value;
 	bool		accepted;
@@ -124,10 +124,9 @@ assign_number(int newval, void *extra)
 }
 
 /*
- * Why a text is not a connection string, or NULL.  Only libpq knows; it comes
- * with the lease worker's library, which is first loaded here.  A failure must
- * not throw: this may be the postmaster rereading its configuration, and an
- * error would end it.
+ * Why a text is not a connection string, or NULL.  Only libpq can tell, so we
+ * load the lease worker's library, which uses it.  If that fails, we must not
+ * throw: an error would end a postmaster that rereads its configuration.
  */
 static char *
 why_no_connection_string(const char *text)
@@ -146,7 +145,7 @@ why_no_connection_string(const char *text)
 	PG_CATCH();
 	{
 		MemoryContextSwitchTo(context);
-		reason = psprintf("The library of the lease worker cannot be loaded: %s.",
+		reason = psprintf("The library of the lease worker could not be loaded: %s.",
 						  CopyErrorData()->message);
 		FlushErrorState();
 	}
@@ -231,7 +230,7 @@ SettingsDefine(void)
 
 	DefineCustomEnumVariable("snowflake.sequence_start",
 							 "Sets where the sequence starts in a new tick.",
-							 "\"random\" starts within the lower half of the field, so that ids spread evenly modulo any number, also when few are made; \"zero\" starts at 0.",
+							 "\"random\" starts within the lower half of the field, so that ids spread evenly modulo any number, even if few are made; \"zero\" starts at 0.",
 							 &setting_sequence_start,
 							 SEQUENCE_START_RANDOM,
 							 sequence_start_options,
@@ -240,8 +239,8 @@ SettingsDefine(void)
 							 NULL, assign_number, NULL);
 
 	DefineCustomIntVariable("snowflake.max_ahead",
-							"Sets how far ids may be ahead of the clock.",
-							"Ids can use this up after the clock was set back, or while they are needed faster than the layout provides them. Sessions that take many ids get half of it. -1 means no bound.",
+							"Sets how far ids can be ahead of the clock.",
+							"Ids are ahead of the clock after it was set back, or while they are needed faster than the layout provides them. Sessions that take many ids get half of this. -1 means no bound.",
 							&setting_max_ahead,
 							5000,
 							-1, INT_MAX,
@@ -250,7 +249,7 @@ SettingsDefine(void)
 							NULL, assign_number, NULL);
 
 	DefineCustomIntVariable("snowflake.max_jump",
-							"Sets how far the clock may jump ahead before it is refused.",
+							"Sets how far the clock can jump ahead before it is refused.",
 							"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
 							&setting_max_jump,
 							365 * 86400,
@@ -271,7 +270,7 @@ SettingsDefine(void)
 
 	DefineCustomStringVariable("snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",
-							   "The database has the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
+							   "The database must have the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
 							   &setting_registry,
 							   "",
 							   preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
@@ -280,7 +279,7 @@ SettingsDefine(void)
 
 	DefineCustomIntVariable("snowflake.registry_lease",
 							"Sets how long the lease of a worker id lasts.",
-							"The lease is renewed every third of that. While the registry cannot be reached, ids are made until the lease ends.",
+							"The lease is renewed after each third of this time. While the registry cannot be reached, ids are made until the lease ends.",
 							&setting_registry_lease,
 							60000,
 							1000, 24 * 3600 * 1000,
@@ -335,7 +334,7 @@ why_unusable(const FoundSetting *found)
 
 /*
  * Throw an error if a built-in value stands in for one that was found when the
- * library was loaded.  A reload that sets a value ends that.
+ * library was loaded, until a reload sets a valid one.
  */
 void
 SettingsCheckUsable(void)
@@ -351,7 +350,7 @@ SettingsCheckUsable(void)
 					(errcode(ERRCODE_CONFIG_FILE_ERROR),
 					 errmsg("parameter \"%s\" cannot be set for a session",
 							found->name),
-					 errdetail("SET, the connection options, ALTER ROLE or ALTER DATABASE give it a value that hides the one in the server's configuration."),
+					 errdetail("A value from SET, the connection options, ALTER ROLE or ALTER DATABASE hides the one in the server's configuration."),
 					 errhint("Remove it there and connect again. If the configuration was reloaded while the statement ran, run it again.")));
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
@@ -365,14 +364,14 @@ SettingsCheckUsable(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"snowflake.registry\" cannot be used"),
-				 errdetail("The worker that leases worker ids is started with the server."),
+				 errdetail("The worker that leases worker ids can only be started with the server."),
 				 errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server.")));
 }
 
 /*
- * Whether the worker id is leased.  If the registry cannot be used,
- * SettingsCheckUsable() throws first: the server must not go back to
- * snowflake.worker_id.
+ * Whether the worker id is leased.  The generator calls SettingsCheckUsable()
+ * before it relies on this: if a registry is configured, but cannot be used,
+ * the server must not fall back to snowflake.worker_id.
  */
 bool
 SettingsRegistryIsUsed(void)

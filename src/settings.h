@@ -25,11 +25,11 @@ extern int	setting_sequence_start; /* a SequenceStart */
 extern int	setting_max_ahead;	/* in ms, -1: no bound */
 extern int	setting_max_wait;	/* in ms */
 extern int	setting_max_jump;	/* in s, -1: no bound */
-extern char *setting_registry;	/* of libpq, or empty */
+extern char *setting_registry;	/* a connection string, or empty */
 extern int	setting_registry_lease; /* in ms */
 extern char *setting_node_name; /* empty: made from host and port */
 
-/* Grows when a setting may have changed, except for max_wait. */
+/* Grows when a setting that ids depend on may have changed. */
 extern uint32 settings_version;
 
 extern void SettingsDefine(void);

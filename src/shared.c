@@ -33,9 +33,9 @@
 #define SHMEM_NAME		"snowflake"
 
 /*
- * The same in every version of the library, however much of it is used.  A
- * library that replaced another under a running server must find the memory of
- * the old one, to refuse it by the header.
+ * The same in every version of the library, however much of it is used.  If a
+ * library is replaced under a running server, the new one must find the memory
+ * of the old one, so that it can look at the header and refuse it.
  */
 #ifndef PG_HAVE_ATOMIC_U64_SIMULATION
 #define SHMEM_SIZE		16384
@@ -90,11 +90,11 @@ shmem_error_callback(void *arg)
 {
 	int			code = geterrcode();
 
-	/* the last two come from dynamic shared memory: no slot, no room */
+	/* for dynamic shared memory, the last two mean no slot, and no room */
 	if (code == ERRCODE_OUT_OF_MEMORY ||
 		code == ERRCODE_INSUFFICIENT_RESOURCES ||
 		code == ERRCODE_DISK_FULL)
-		errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server, so that it sets memory aside.");
+		errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server, so that it reserves the memory when it starts.");
 }
 
 static void
@@ -127,7 +127,7 @@ SharedAttach(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake library was replaced while the server was running"),
-				 errdetail("Shared memory has version %u and size %u, this library has version %u and size %u.",
+				 errdetail("Shared memory has version %u and size %u, but this library has version %u and size %u.",
 						   state->struct_version, state->size,
 						   SHMEM_VERSION, (uint32) sizeof(SharedState)),
 				 errhint("Restart the server.")));
@@ -156,7 +156,7 @@ create(void)
 	if (!found)
 	{
 		COMPAT_INITIALIZE(initialize, state);
-		/* recovery has not begun, and will write a checkpoint of its own */
+		/* read it now: recovery will write a checkpoint of its own */
 		state->clock.server_start = GetCurrentTimestamp();
 		state->clock.checkpoint = ClockReadCheckpoint();
 	}
@@ -177,7 +177,7 @@ SharedInit(void)
 	shmem_startup_hook = create;
 }
 
-/* Warn once that a changed layout waits for the next start of the server. */
+/* Warn that a changed layout waits for a restart, once for each layout. */
 static void
 warn_of_pending_layout(void)
 {
@@ -205,8 +205,8 @@ warn_of_pending_layout(void)
 }
 
 /*
- * The layout in force.  The first caller after the start of the server fixes
- * it to what the setting says.
+ * The layout in force.  The first call after the start of the server fixes it
+ * to what the setting says, because the words of lanes depend on it.
  */
 const Layout *
 SharedLayout(void)

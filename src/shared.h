@@ -23,7 +23,7 @@
 /* Databases that can make ids at the same time. */
 #define MAX_DATABASES	128
 
-/* See lane.c.  A cache line each, so that sessions do not collide there. */
+/* See lane.c.  A cache line each, to avoid false sharing. */
 typedef union Lane
 {
 	struct
@@ -37,19 +37,19 @@ typedef union Lane
 } Lane;
 
 /*
- * See limit.c, also for what guards the rest.  The lock in SharedState guards
- * database, row and sessions.
+ * See limit.c.  The lock in SharedState guards database, row and sessions; the
+ * note in limit.c says what guards the rest.
  */
 typedef struct DatabaseSlot
 {
 	Oid			database;		/* InvalidOid: free */
-	TransactionId row;			/* that wrote it to pg_database */
+	TransactionId row;			/* xmin of its row in pg_database */
 	int			sessions;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
-	/* no window is opened in a tick below */
+	/* no window is opened below this tick */
 	pg_atomic_uint64 floor;
-	/* no window is still open in a tick below */
+	/* no window is open below this tick */
 	uint64		closed;
 	/* the bound that this server has written to the pages; 0: none yet */
 	int64		written;
@@ -57,7 +57,10 @@ typedef struct DatabaseSlot
 	int64		moved_at;
 } DatabaseSlot;
 
-/* See clock.c.  Guarded by the lock; in us. */
+/*
+ * See clock.c.  Times are in us.  Guarded by the lock, which look() in
+ * generator.c does not take to read "doubted".
+ */
 typedef struct ClockState
 {
 	bool		started;		/* there was a first look */
@@ -65,7 +68,7 @@ typedef struct ClockState
 	/* wall clock minus reference clock: believed, and highest ever believed */
 	int64		offset;
 	int64		highest;
-	/* one that is not believed yet, and since when */
+	/* an offset that is not believed yet, and since when it was seen */
 	int64		candidate;
 	int64		candidate_since;
 	/* when the server was started, and its last checkpoint before that */
@@ -95,7 +98,7 @@ typedef struct WorkerLease
 
 typedef struct SharedState
 {
-	/* of the struct; these never change */
+	/* those of the struct; these never change */
 	uint32		magic;
 	uint32		struct_version;
 	uint32		size;

@@ -4,13 +4,13 @@
  *	  Counts what the server does with ids.
  *
  * The counters are atomics in shared memory, one set for all databases, and
- * count since the server was started or they were reset.  Each process counts
- * by itself what happens with every id.  It adds these pending counts to the
+ * count since the server was started or they were reset.  What may happen with
+ * every id is first counted in a variable of the process, so that it costs no
+ * more than an addition.  The process adds these pending counts to the
  * counters at the end of a transaction, once a second during a long one, and
- * when it exits.  So an id costs no more than an addition to a variable of the
- * process.  Counters are exact, except for counts that were pending during a
- * reset.  They imply no order: one may be seen before another that was counted
- * first.
+ * when it exits.  Counters are exact, except for counts that were pending
+ * during a reset.  Do not infer an order from them: of two events, the later
+ * one may show up first.
  *
  * snowflake/src/stats.c
  *
@@ -45,7 +45,7 @@ StatsInit(StatsShared *memory)
 	pg_atomic_init_u64(&memory->reset_at, GetCurrentTimestamp());
 }
 
-/* Without shared memory, only the failure to attach to it goes uncounted. */
+/* Count something now.  Without shared memory, nothing can be counted. */
 void
 StatsAdd(StatsCounter counter, uint64 number)
 {
@@ -65,7 +65,7 @@ StatsFold(void)
 	}
 }
 
-/* Runs while dynamic shared memory is still there. */
+/* Not at on_shmem_exit(): dynamic shared memory is gone by then. */
 static void
 fold_at_exit(int code, Datum arg)
 {
@@ -105,7 +105,7 @@ StatsFoldNowAndThen(TimestampTz now)
 		RegisterXactCallback(fold_at_end, NULL);
 		folded_at = now;
 	}
-	/* the clock may have been set back */
+	/* if the clock was set back, the difference is a huge number */
 	if (((uint64) now - (uint64) folded_at) >= FOLD_DELAY)
 	{
 		StatsFold();

@@ -39,14 +39,14 @@ PG_FUNCTION_INFO_V1(snowflake_status);
 PG_FUNCTION_INFO_V1(snowflake_stat);
 PG_FUNCTION_INFO_V1(snowflake_stat_reset);
 
-/* The version that an upgraded server has loaded until it is restarted. */
+/* If preloaded, it may be older than the extension until a restart. */
 #define LIBRARY_VERSION "1.0"
 
 typedef struct Status
 {
-	const Layout *layout;		/* NULL: none can be used */
+	const Layout *layout;		/* NULL: the setting is unusable */
 	Worker		worker;
-	TimestampTz lease_starts;	/* these are DT_NOBEGIN if not known */
+	TimestampTz lease_starts;	/* DT_NOBEGIN, here and below: not known */
 	TimestampTz lease_ends;
 	TimestampTz last_id_at;		/* of all databases, since the start */
 	bool		has_mark;
@@ -100,7 +100,7 @@ static const struct
 	},
 	[STATE_NO_MARK] = {
 		"no mark",
-		"Call snowflake_nextval(): its error says whether to wait for a transaction that alters the mark, or how to create the mark again."
+		"Call snowflake_nextval(): its error says whether to wait for a transaction that changes the mark, or how to create the mark again."
 	},
 	[STATE_WORKER_ID_SET_ASIDE] = {
 		"worker id set aside",
@@ -108,7 +108,7 @@ static const struct
 	},
 	[STATE_TOO_FAR_AHEAD] = {
 		"too far ahead",
-		"If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\" and reload. If it had been far ahead, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark()."
+		"If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\" and reload. If it was far ahead before, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark()."
 	}
 };
 

@@ -3,9 +3,9 @@
  * text.c
  *	  Ids as text: shorter than in decimal digits, and of a fixed width.
  *
- * An id is written as a number in some base, padded with zeros to the width
- * that the largest bigint needs.  The digits of all encodings are in ASCII
- * order, so under the collation "C" the texts sort as the ids do.
+ * An id is written as a number in some base, padded with the digit for zero to
+ * the width that the largest bigint needs.  The digits of all encodings are in
+ * ASCII order, so under the collation "C" the texts sort as the ids do.
  *
  * Input may be shorter, because other programs leave out leading zeros.
  *
@@ -36,7 +36,7 @@ typedef struct Encoding
 	const char *digits;
 	int			width;			/* digits that the largest bigint takes */
 	bool		one_case;		/* upper and lower case are the same digit */
-	/* characters that are read as digits, each followed by its digit */
+	/* pairs: a character, and the digit that it is read as */
 	const char *aliases;
 	const char *ignored;		/* characters that are skipped */
 } Encoding;
@@ -167,6 +167,6 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 	}
 	if (num_digits == 0)
 		invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
-					 _("It has no digits."));
+					 _("The text has no digits."));
 	PG_RETURN_INT64(id);
 }

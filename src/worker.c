@@ -37,7 +37,7 @@ WorkerGet(Worker *worker)
 {
 	uint32		version;
 
-	/* waits for the end of a change */
+	/* if there is a change going on, this waits for its end */
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	version = pg_atomic_read_u32(&shared->version);
 	worker->leased = SettingsRegistryIsUsed();
@@ -60,7 +60,7 @@ WorkerLeaseEnd(const Worker *worker)
 	return worker->leased ? pg_atomic_read_u64(&shared->lease.end) : PG_UINT64_MAX;
 }
 
-/* Check an id that the configuration gives, and shift it into its place. */
+/* Check a worker or datacenter id, and shift it into its place. */
 static int64
 put_checked(const Layout *layout, LayoutField field, const char *setting,
 			int64 value)
@@ -110,18 +110,18 @@ WorkerFits(const Worker *worker, const Layout *layout)
 		setting_datacenter_id <= LayoutLargest(layout, FIELD_DATACENTER);
 }
 
-/* The state of the lease, in words. */
+/* The state of the lease, as status and errors show it. */
 const LeaseWords *
 WorkerLeaseWords(void)
 {
 	static const LeaseWords words[] = {
 		[LEASE_NOT_ASKED] = {
 			"not asked",
-			"The server was started or promoted a moment ago, and asks the registry for a lease. If this goes on, \"max_worker_processes\" may leave no room for the lease worker."
+			"The server was started or promoted a moment ago, and asks the registry for a lease. If this state persists, \"max_worker_processes\" might leave no room for the lease worker."
 		},
 		[LEASE_HELD] = {
 			"held",
-			"The lease is renewed every third of \"snowflake.registry_lease\". If that is too late, raise it, or lower \"snowflake.max_ahead\"."
+			"The lease is renewed after each third of \"snowflake.registry_lease\". If ids reach its end before that, raise \"snowflake.registry_lease\", or lower \"snowflake.max_ahead\"."
 		},
 		[LEASE_UNREACHABLE] = {
 			"unreachable",
@@ -148,7 +148,10 @@ WorkerLeaseWords(void)
 	return &words[state];
 }
 
-/* The first tick that does not begin before an instant. */
+/*
+ * The first tick that does not begin before an instant.  If one lease ends at
+ * the instant at which another starts, no tick is in both.
+ */
 static uint64
 first_tick_from(const Layout *layout, TimestampTz instant)
 {
@@ -162,8 +165,8 @@ first_tick_from(const Layout *layout, TimestampTz instant)
 }
 
 /*
- * Use a worker id for ids in the time from one instant on and before another.
- * Nobody else has the worker id for that time.
+ * Use a worker id for ids whose time is at or after one instant and before
+ * another.  The registry grants it to nobody else for that time.
  */
 void
 WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
@@ -173,7 +176,7 @@ WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 	uint64		start = first_tick_from(layout, starts);
 	uint64		end = first_tick_from(layout, ends);
 
-	/* nobody but the caller changes these */
+	/* only the lease worker changes these, so it needs no lock to read them */
 	if (lease->worker_id == worker_id && lease->start == start &&
 		pg_atomic_read_u64(&lease->end) <= end)
 	{
@@ -190,7 +193,7 @@ WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 	LaneEndChange();
 }
 
-/* Note why the lease is not renewed, for errors once it has ended. */
+/* Note how the last attempt at a lease ended, for status and errors. */
 void
 WorkerSetLeaseState(LeaseState state)
 {

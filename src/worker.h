@@ -17,12 +17,12 @@ typedef struct Worker
 {
 	int64		id;				/* -1: there is no lease */
 	int64		pair;			/* datacenter id << 32 | worker id */
-	int64		bits;			/* both and the timeline, in place */
+	int64		bits;			/* both ids and the timeline, in place */
 	bool		leased;
 	uint64		start;			/* first tick of the lease; 0 if not leased */
 } Worker;
 
-/* A LeaseState as snowflake_status() shows it, and the hint of an error. */
+/* The name of a LeaseState in snowflake_status(), and the hint for it. */
 typedef struct LeaseWords
 {
 	const char *name;

@@ -186,7 +186,7 @@ foreach my $worker_id (31, 7, 0)
 
 # Another layout or epoch whose ids would be below the mark
 foreach my $case (
-	[ 'js53', 'SF003', qr/no tick left above the mark.*Ids up to \d+ .*HINT: .*layout was changed/s ],
+	[ 'js53', 'SF003', qr/no tick left above the mark.*ids up to \d+ .*HINT: .*layout was changed/s ],
 	[
 		'snowflake epoch:2026-06-01T00:00:00Z', 'SF001',
 		qr/too far ahead.*Ids up to \d+ are taken.*HINT: .*layout or its epoch was changed/s

@@ -289,7 +289,7 @@ my ($worker) = $hosts->safe_psql(
 kill 'STOP', $worker;
 ok( $hosts->poll_query_until('postgres', 'SELECT lease_ends < clock_timestamp() FROM snowflake_status()'),
 	'the lease is not renewed while the lease worker is paused');
-fails($hosts, qr/renewed every third/, 'lease worker paused');
+fails($hosts, qr/renewed after each third/, 'lease worker paused');
 kill 'CONT', $worker;
 makes_ids_again($hosts, 'ids are made when the lease worker continues');
 my (undef, $released, $why) = $hosts->psql('postgres', <<'EOC', on_error_stop => 0);
@@ -340,7 +340,7 @@ $empty->append_conf('postgresql.conf', "dynamic_library_path = '/nowhere'\nsnowf
 $empty->reload;
 $empty->wait_for_log(qr/invalid value for parameter "snowflake.registry"/, $log_end);
 like(
-	slurp_file($empty->logfile, $log_end), qr/library of the lease worker cannot be loaded: .*snowflake_lease/,
+	slurp_file($empty->logfile, $log_end), qr/library of the lease worker could not be loaded: .*snowflake_lease/,
 	'a missing library cannot validate it');
 is($empty->safe_psql('postgres', 'SELECT 1'), 1, 'and the server keeps running');
 $empty->stop;

@@ -24,10 +24,10 @@ our @EXPORT = qw(
   start_collectors wait_for_collectors stop_collectors count_duplicates live_through live_from
 );
 
-# A test that hunts for a fault proves nothing unless it would find one.  Each guard has
-# a mutant, a patch in t/mutants that removes it: on a server built with it, the test
-# must find what it hunts for.  Mutants can be left out where the server's version makes
-# no difference.
+# A test that hunts for a fault proves nothing unless it would find one.  Each safeguard
+# has a mutant, a patch in t/mutants that removes it: on a server built with the patch,
+# the test must find what it hunts for.  Mutants can be left out where the server's
+# version makes no difference.
 sub with_mutants
 {
 	return $ENV{SNOWFLAKE_MUTANTS} // 1;
@@ -107,8 +107,8 @@ EOC
 	return $node;
 }
 
-# Create a server for hunts: with two lanes, so that the same ticks soon pass on them
-# again, and with errors instead of waits.
+# Create a server for hunts: with only two lanes, so that two ids of one tick are likely
+# to share a lane, and with errors instead of waits.
 sub new_hunting_server
 {
 	my ($name, %settings) = @_;
@@ -192,7 +192,7 @@ sub start_clients
 	return { run => $run, err => \$err };
 }
 
-# Wait for them to end.  Any error that a client sees fails the test.
+# Wait until clients have ended.  Any error or warning that one has seen fails the test.
 sub finish_clients
 {
 	my ($clients, $name) = @_;
@@ -283,7 +283,7 @@ sub start_collectors
 	return @collectors;
 }
 
-# Wait until all of them are running their statement, if it is the default one.
+# Wait until a number of collectors run the default statement.
 sub wait_for_collectors
 {
 	my ($node, $number) = @_;
@@ -295,7 +295,7 @@ sub wait_for_collectors
 	return;
 }
 
-# End the clients.  Returns the SQLSTATEs of the errors that they saw, with counts,
+# End collectors.  Returns the SQLSTATEs of the errors that they saw, with counts,
 # except for those that the end of a server causes.
 sub stop_collectors
 {
@@ -311,10 +311,10 @@ sub stop_collectors
 	return \%errors;
 }
 
-# After the clock was set to before an earlier run: make ids, one run after the other,
-# until the clock has passed the end of that run.  Returns them, and how many ids of the
-# earlier run belong to the time that passed again.  The shift is the number of bits
-# below the time.
+# Live through the time of an earlier run again, after the clock was set back: make ids,
+# one run after the other, until the clock has passed the end of that run.  Returns what
+# the runs have made, and how many ids of the earlier run are of the time that has passed
+# twice.  The shift is the number of bits below the time.
 sub live_through
 {
 	my ($old, $time_shift, $make_ids) = @_;
@@ -336,9 +336,9 @@ sub live_through
 	return ($new, $again);
 }
 
-# Set the clock of a server to an instant, and have clients make ids until it has passed
-# another.  Returns the clients, see start_collectors(), the time on that clock when
-# they ended, and the errors that they saw.
+# Set the clock of a server to an instant, and have collectors make ids until the clock
+# has passed another.  Returns the collectors, the time on that clock when they ended,
+# and the errors that they saw.
 sub live_from
 {
 	my ($node, $from, $until, %options) = @_;
@@ -352,7 +352,7 @@ sub live_from
 	return (\@collectors, time + $offset, $errors);
 }
 
-# Return how many ids clients saw, and how many of these were duplicates.
+# Return how many ids collectors saw, and how many of these were duplicates.
 sub count_duplicates
 {
 	my $files = join ' ', map { $_->{ids} } @_;
@@ -412,9 +412,9 @@ my $clock_library;
 my $clock_settings = 255;
 my $clock_current = $clock_settings * 16;
 
-# Set the clock of a server off by a number of seconds.  The clock runs on from there
-# or, if $per_look is given, stands still except that each reading moves it on by as
-# many microseconds.  Other clocks stay as they are, as in a real step.
+# Set the wall clock of a server off by a number of seconds.  It runs on from there or,
+# if $per_look is given, moves only when it is read, by that many microseconds.  Other
+# clocks stay as they are, as in a real step.
 sub set_clock
 {
 	my ($node, $offset, $per_look) = @_;
@@ -451,7 +451,8 @@ sub start_with_clock
 	return start_with_library($node, $clock_library, %parameters);
 }
 
-# Start a server with a library preloaded.  A sanitizer's library must stay the first.
+# Start a server with a library in LD_PRELOAD, behind that of a sanitizer, which must be
+# the first.
 sub start_with_library
 {
 	my ($node, $library, %parameters) = @_;
