@@ -225,7 +225,7 @@ SettingsDefine(void)
 							   &layout_text,
 							   "snowflake",
 							   PGC_SIGHUP,
-							   0,
+							   GUC_ALLOW_IN_PARALLEL,
 							   check_layout, assign_layout, NULL);
 
 	DefineCustomEnumVariable("snowflake.sequence_start",
@@ -235,7 +235,7 @@ SettingsDefine(void)
 							 SEQUENCE_START_RANDOM,
 							 sequence_start_options,
 							 PGC_SIGHUP,
-							 0,
+							 GUC_ALLOW_IN_PARALLEL,
 							 NULL, assign_number, NULL);
 
 	DefineCustomIntVariable("snowflake.max_ahead",

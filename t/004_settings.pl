@@ -177,6 +177,12 @@ $node->restart;
 	'postgres', "SET snowflake.layout = 'js53'; SET $force = on; SELECT late()",
 	extra_params => [ '-U', 'plain' ]);
 like($err, qr/parameter "snowflake\.layout" cannot be set for a session/, 'the same goes for the layout');
+$node->append_conf(
+	'postgresql.conf',
+	"snowflake.layout = 'snowflake lane:2 sequence:13'\nsnowflake.sequence_start = 'zero'");
+$node->restart;
+($ret, $out, $err) = $node->psql('postgres', "SET $force = on; SELECT late() > 0");
+is("$ret $out $err", '0 t ', 'a parallel worker that loads the library takes all settings of the server');
 
 # Decoding depends only on the layout.
 $node->restart;
