@@ -65,43 +65,42 @@ throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
 /*
  * Wait for the clock to come near enough to a tick.  Throws an error once the
  * call has waited long enough.  "mark_tick" is the first tick above a mark
- * that was found on disk, or 0.
+ * that was found on disk, or 0.  Without a max_ahead only such a mark can be
+ * too far, and the clock has to reach it; see LimitFarthest().
  */
 static void
 wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 			   uint64 mark_tick, int64 *wait_start)
 {
-	uint64		ahead = mark_tick != 0 ? LimitAhead(layout) : range->ahead_end - range->now_tick - 1;
+	bool		is_bounded = setting_max_ahead >= 0;
+	uint64		ahead = !is_bounded ? 0 :
+	mark_tick != 0 ? LimitAhead(layout) : range->ahead_end - range->now_tick - 1;
 	uint64		reservation = LimitReservation(layout);
 	uint64		begin = Max(mark_tick, Max(range->floor, range->start));
 	int64		at_least = 0;
-	int64		missing = 0;
+	int64		missing;
 	TimestampTz now = ClockLook();
 	uint64		now_tick = ClockTick(layout, now);
 
 	/* the clock may have come near enough since the caller looked */
-	if (setting_max_ahead >= 0 && tick <= now_tick + ahead)
+	if (tick <= now_tick + ahead)
+		return;
+	missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - now;
+
+	/*
+	 * After a start the mark is up to a reservation ahead of the last id.
+	 * Wait that long even beyond max_wait, so that a restart alone causes no
+	 * error.  Add 2: the limit is the tick after the reservation, and if the
+	 * mark is in that tick, ids begin in the one after it.
+	 */
+	if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
+		at_least = (reservation + 2) * layout->tick;
+
+	/* look again now and then, in case the clock is corrected */
+	if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, wait_start))
 		return;
 
-	if (setting_max_ahead >= 0)
-	{
-		missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - now;
-
-		/*
-		 * After a start the mark is up to a reservation ahead of the last id.
-		 * Wait that long even beyond max_wait, so that a restart alone causes
-		 * no error.  Add 2: the limit is the tick after the reservation, and
-		 * if the mark is in that tick, ids begin in the one after it.
-		 */
-		if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
-			at_least = (reservation + 2) * layout->tick;
-
-		/* look again now and then, in case the clock is corrected */
-		if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, wait_start))
-			return;
-	}
-
-	if (range->worker->start > now_tick + ahead)
+	if (is_bounded && range->worker->start > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
@@ -110,14 +109,14 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 						   timestamptz_to_str(LayoutTickInstant(layout, range->worker->start)),
 						   missing / 1e3),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
-	if (begin > now_tick + ahead || setting_max_ahead < 0)
+	if (begin > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids are too far ahead of the clock"),
-				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, and \"snowflake.max_wait\" is %d ms.",
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
 						   LimitMarkBelow(layout, range->worker, begin),
 						   LayoutPut(layout, FIELD_TIME, now_tick) | range->worker->bits,
-						   missing / 1e3, setting_max_ahead, setting_max_wait),
+						   missing / 1e3, setting_max_ahead, is_bounded ? " ms" : "", setting_max_wait),
 				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it was far ahead before, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),

@@ -62,6 +62,28 @@ note(scalar(@records) . " records for 3000 s of id time in $seconds s");
 cmp_ok(scalar(@records), '<=', 15 + 2 * $seconds, 'borrowing 3000 s does not write the mark 3000 times');
 $node->stop;
 
+# But it does not take ids to a mark that was set by hand: they wait for the clock to get
+# there, which a start does for as long as the mark can be ahead by itself.
+$node = new_server('borrow_by_hand', 'snowflake.max_ahead' => -1, 'snowflake.max_wait' => 0);
+my $set_ahead = sub {
+	my ($ahead) = @_;
+
+	$node->safe_psql(
+		'postgres',
+		"SELECT setval('snowflake_internal.mark', snowflake_from_timestamp(clock_timestamp() + interval '$ahead'))");
+	$node->restart;
+};
+$set_ahead->('1.5 s');
+is( $node->safe_psql('postgres', 'SELECT snowflake_nextval() > last_value FROM snowflake_internal.mark'),
+	't', 'an id waits for the clock to reach a mark that was set by hand');
+$set_ahead->('1 hour');
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+is($code, 'SF001', 'but fails if it is too far ahead');
+like(
+	$message, qr/has to advance by another 35\d{5}\.\d+ ms .* "snowflake\.max_ahead" is -1, /,
+	'and the error says how far');
+$node->stop;
+
 # The first id after a start is above the mark, at once, however the server went down,
 # even if the clock was set back by less than max_ahead.
 $node = new_server('start', clock => 1, 'snowflake.max_wait' => 0);
