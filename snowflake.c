@@ -193,6 +193,7 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 	int64		reservable;
 	int64		wait_start = 0;
 
+	PreventCommandDuringRecovery("snowflake_reserve()");
 	if (count < 1 || count > MAX_RESERVED)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -240,6 +240,11 @@ sub session_on_standby
 		$session->{stderr}, qr/cannot execute snowflake_nextval\(\) during recovery/,
 		'a session on ' . $standby->name . ' makes no id before it is promoted');
 	$session->{stderr} = '';
+	$session->query('SELECT * FROM snowflake_reserve(1)');
+	like(
+		$session->{stderr}, qr/cannot execute snowflake_reserve\(\) during recovery/,
+		'a session on ' . $standby->name . ' reserves no ids, either');
+	$session->{stderr} = '';
 	return $session;
 }
 
