@@ -270,10 +270,7 @@ MarkClose(Mark *mark)
 	unlock(mark, true);
 }
 
-/*
- * The data of the first row of a page, of at least "size" bytes.  If it throws
- * an error, the caller's page stays locked until the transaction is aborted.
- */
+/* The data of the first row of a page, of at least "size" bytes; or NULL. */
 char *
 MarkFirstRow(Buffer buffer, Size size)
 {
@@ -294,25 +291,36 @@ MarkFirstRow(Buffer buffer, Size size)
 				return (char *) tuple + tuple->t_hoff;
 		}
 	}
-	ereport(ERROR,
-			(errcode(ERRCODE_DATA_CORRUPTED),
-			 errmsg("snowflake mark is damaged"),
-			 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
-			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
+	return NULL;
+}
+
+/* An error leaves the page locked until the transaction is aborted. */
+static char *
+row_of_mark(Buffer buffer, Size size)
+{
+	char	   *row = MarkFirstRow(buffer, size);
+
+	if (row == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("snowflake mark is damaged"),
+				 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
+				 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
+	return row;
 }
 
 static Form_pg_sequence_data
 sequence_row(const Mark *mark)
 {
 	return (Form_pg_sequence_data)
-		MarkFirstRow(mark->sequence_buffer,
-					 offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
+		row_of_mark(mark->sequence_buffer,
+					offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
 }
 
 static char *
 view_row(const Mark *mark)
 {
-	return MarkFirstRow(mark->view_buffer, sizeof(Guard));
+	return row_of_mark(mark->view_buffer, sizeof(Guard));
 }
 
 static Buffer

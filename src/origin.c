@@ -11,7 +11,7 @@
  * our own replaces it, so that it says so once.
  *
  * No id depends on this sequence.  So we neither flush it nor wait for it, and
- * leave it alone if it is locked or not what it should be.
+ * leave it alone if it is locked, damaged or not what it should be.
  *
  * snowflake/src/origin.c
  *
@@ -65,8 +65,9 @@ look(uint64 replacement)
 		buffer = ReadBuffer(sequence, 0);
 		LockBuffer(buffer, replacement == 0 ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
 		row = MarkFirstRow(buffer, sizeof(int64));
-		found = ((Form_pg_sequence_data) row)->last_value;
-		if (replacement != 0 && (uint64) found != replacement)
+		if (row != NULL)
+			found = ((Form_pg_sequence_data) row)->last_value;
+		if (row != NULL && replacement != 0 && (uint64) found != replacement)
 		{
 			GenericXLogState *state = GenericXLogStart(sequence);
 

@@ -285,6 +285,17 @@ foreach my $start (1, 2)
 	is(scalar @found, $start == 1                  ? 1    : 0, "start $start: the log reports it once");
 	is(status_of($other, 'mark_from'), $start == 1 ? 4711 : '', 'and the status shows it until the next start');
 }
+
+# No id depends on it, so ids are made even if it is damaged.
+my $path = $other->data_dir . '/'
+  . $other->safe_psql('postgres', "SELECT pg_relation_filepath('snowflake_internal.system_identifier')");
+$other->stop;
+open(my $file, '+<', $path) or die "could not open $path: $!";
+syswrite($file, "\0" x 8192);
+close $file;
+$other->start;
+is(status_of($other, 'mark_from'), '', 'from a damaged sequence there is nothing to show');
+like($other->safe_psql('postgres', 'SELECT snowflake_nextval()'), qr/^\d+$/, 'but ids are made');
 $other->safe_psql(
 	'postgres',
 	'ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.system_identifier; DROP SEQUENCE snowflake_internal.system_identifier'
