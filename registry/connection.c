@@ -67,15 +67,22 @@ ConnectionClose(void)
 	connection = NULL;
 }
 
-/*
- * Give up the connection.  Log why only after the last host of the setting has
- * been tried: as long as one of them answers, the registry can be reached.
- */
+/* Give up the connection, and log why. */
 static void
 fail_connection(const char *message)
 {
-	LeaseNoteFailure(LEASE_UNREACHABLE, next_host == 0 ? message : NULL, NULL);
+	LeaseNoteFailure(LEASE_UNREACHABLE, message, NULL);
 	ConnectionClose();
+}
+
+/*
+ * Give up a host that cannot be connected to.  Log why only after the last one
+ * of the setting: as long as one of them answers, the registry can be reached.
+ */
+static void
+fail_host(const char *message)
+{
+	fail_connection(next_host == 0 ? message : NULL);
 }
 
 /*
@@ -261,14 +268,14 @@ connect_to_registry(void)
 		if (!wait_for_socket(status == PGRES_POLLING_READING ?
 							 WL_SOCKET_READABLE : WL_SOCKET_WRITEABLE, start))
 		{
-			fail_connection("connection timed out");
+			fail_host("connection timed out");
 			return false;
 		}
 		status = PQconnectPoll(connection);
 	}
 	if (status == PGRES_POLLING_FAILED)
 	{
-		fail_connection(pchomp(PQerrorMessage(connection)));
+		fail_host(pchomp(PQerrorMessage(connection)));
 		return false;
 	}
 	return true;

@@ -197,7 +197,11 @@ BEGIN
 		RETURNING * INTO settings;
 	END IF;
 
-	IF clock IS NULL OR duration IS NULL OR duration <= '0' OR duration > settings.max_lease THEN
+	IF clock IS NULL THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = 'clock of the holder must be specified for a lease';
+	END IF;
+	IF duration IS NULL OR duration <= '0' OR duration > settings.max_lease THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = format('invalid lease duration: "%s"', duration),
 			DETAIL = format('The duration must be greater than 0, and at most %s.', settings.max_lease);
