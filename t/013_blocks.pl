@@ -72,7 +72,7 @@ is( $node->safe_psql(
 	'a block is as large as a tick allows');
 my ($code, $message) = sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(1000000)');
 is($code, '22023', 'a call for more ids than it can ever get is an error');
-like($message, qr/one call can reserve at most 36414 ids/, 'the error states the limit');
+like($message, qr/allow at most 36414 ids in one call/, 'the error states the limit');
 ($code, $message) =
   sqlstate_of($node, 'SELECT count(*) FROM snowflake_reserve(30000) AS a, snowflake_reserve(30000) AS b');
 is($code, 'SF001', 'a call for more ids than max_ahead allows is an error');
