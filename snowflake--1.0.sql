@@ -1338,15 +1338,10 @@ CREATE FUNCTION snowflake_internal.worker_id_hint()
 RETURNS text
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
--- monitoring must not wait
-SET lock_timeout = '10ms'
-SET row_security = off
 AS $$
 DECLARE
 	own CONSTANT integer := current_setting('snowflake.worker_id', true);
 	reason text;
-	key record;
-	others boolean;
 BEGIN
 	IF (SELECT source FROM pg_settings WHERE name = 'snowflake.worker_id') <> 'default'
 		OR current_setting('snowflake.registry', true) <> '' THEN
@@ -1357,39 +1352,30 @@ BEGIN
 	ELSIF EXISTS (SELECT FROM pg_publication) THEN
 		reason := 'this database has publications';
 	ELSE
-		-- look at the newest ids of some tables that have an index on them
-		FOR key IN
-			SELECT DISTINCT pg_class.oid::regclass AS relation, attname, pg_class.reltuples
-			FROM pg_depend JOIN pg_attrdef ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
-				JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-				JOIN pg_class ON pg_class.oid = adrelid
-				JOIN pg_index ON indrelid = adrelid AND indkey[0] = adnum AND indisvalid AND indpred IS NULL
-				JOIN pg_class AS index ON index.oid = indexrelid
-				JOIN pg_am ON pg_am.oid = index.relam AND amname = 'btree'
-			WHERE refclassid = 'pg_proc'::regclass
-				AND refobjid IN ('@extschema@.snowflake_nextval()'::regprocedure, '@extschema@.snowflake_id()'::regprocedure)
-				AND has_column_privilege(adrelid, adnum, 'SELECT')
-			ORDER BY pg_class.reltuples DESC
-			LIMIT 20
-		LOOP
-			BEGIN
-				EXECUTE format('SELECT bool_or(@extschema@.snowflake_worker_id(id) <> $1)
-					FROM (SELECT %1$I AS id FROM %2$s WHERE %1$I > 0 ORDER BY %1$I DESC LIMIT 100) AS newest',
-					key.attname, key.relation)
-				INTO others USING own;
-				IF others THEN
-					reason := format('table %s has ids of other servers', key.relation);
-					EXIT;
-				END IF;
-			EXCEPTION WHEN lock_not_available OR insufficient_privilege THEN
-				NULL;
-			END;
-		END LOOP;
+		-- Look at the newest ids that ANALYZE has noted.  Any role can own such a
+		-- table, and a query of it would run what its indexes call, as our caller.
+		SELECT format('table %s has ids of other servers', adrelid::regclass) INTO reason
+		FROM pg_depend JOIN pg_attrdef ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
+			JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum AND atttypid = 'bigint'::regtype
+			JOIN pg_class ON pg_class.oid = adrelid
+			JOIN pg_namespace ON pg_namespace.oid = relnamespace
+			JOIN pg_stats ON schemaname = nspname AND tablename = relname AND pg_stats.attname = pg_attribute.attname
+			CROSS JOIN LATERAL (SELECT histogram_bounds::text::bigint[] AS noted) AS histogram
+			CROSS JOIN LATERAL unnest(noted[cardinality(noted) - 9:]) AS newest
+			CROSS JOIN @extschema@.snowflake_last_before('infinity'::timestamptz) AS largest
+		WHERE refclassid = 'pg_proc'::regclass
+			AND refobjid IN ('@extschema@.snowflake_nextval()'::regprocedure, '@extschema@.snowflake_id()'::regprocedure)
+			AND CASE WHEN newest BETWEEN 0 AND largest THEN @extschema@.snowflake_worker_id(newest) <> own END
+		ORDER BY reltuples DESC
+		LIMIT 1;
 	END IF;
 	IF reason IS NULL THEN
 		RETURN NULL;
 	END IF;
 	RETURN format('No worker id is set, and %s. Give each server that makes ids a worker id of its own, for example on this server: ALTER SYSTEM SET snowflake.worker_id = 1; SELECT pg_reload_conf();', reason);
+EXCEPTION WHEN OTHERS THEN
+	-- the status must be shown without a hint, too
+	RETURN NULL;
 END
 $$;
 

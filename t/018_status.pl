@@ -328,13 +328,15 @@ my $alone = new_server('alone', client_min_messages => 'notice', wal_level => 'l
 my @hint = ('postgres', "SELECT state, substring(hint FROM 'and (.*)\\. Give') FROM snowflake_status()");
 is($alone->safe_psql(@hint), 'ready|', 'a single server may use worker id 0');
 $alone->safe_psql('postgres', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id())');
-$alone->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 1000)');
+$alone->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 1000); ANALYZE orders');
 is($alone->safe_psql(@hint), 'ready|', 'even with ids of its own');
-$alone->safe_psql('postgres', 'INSERT INTO orders SELECT snowflake_compose(now(), worker_id => 7)');
+$alone->safe_psql('postgres', 'INSERT INTO orders SELECT snowflake_compose(now(), worker_id => 7); ANALYZE orders');
 is($alone->safe_psql(@hint), 'ready|table public.orders has ids of other servers', 'ids of another server are noticed');
 my $holder = $alone->background_psql('postgres');
 $holder->query_safe('BEGIN; LOCK TABLE orders');
-is($alone->safe_psql(@hint), 'ready|', 'but not if a lock would have to be waited for');
+is( $alone->safe_psql(@hint),
+	'ready|table public.orders has ids of other servers',
+	'a lock on the table keeps nobody waiting');
 $holder->query_safe('COMMIT');
 $holder->quit;
 $alone->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');

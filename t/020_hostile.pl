@@ -256,6 +256,22 @@ $node->safe_psql($database, $tables);
 is(no_harm("partitions", "SELECT * FROM snowflake_partitions('events')"), '', 'no errors');
 $node->safe_psql($database, 'DROP FUNCTION snowflake_last_before(text)', @mallory);
 
+# The hint of the status is about tables that any role can own: planning a query of one
+# runs what its indexes call.
+$node->safe_psql($database, <<'EOC', @mallory);
+CREATE FUNCTION takes_over() RETURNS integer LANGUAGE plpgsql AS
+$$ BEGIN ALTER ROLE mallory SUPERUSER; RETURN 1; EXCEPTION WHEN insufficient_privilege THEN RETURN 1; END $$;
+CREATE FUNCTION seems_immutable(integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN public.takes_over(); END';
+CREATE TABLE trap (id bigint PRIMARY KEY DEFAULT snowflake_id());
+INSERT INTO trap SELECT snowflake_compose(now(), worker_id => i) FROM generate_series(1, 20) AS i;
+CREATE INDEX ON trap ((id + seems_immutable(1)));
+ANALYZE trap;
+EOC
+is(no_harm('the status', 'SELECT * FROM snowflake_status()'), '', 'no error');
+is($node->safe_psql($database, "SELECT hint ~ 'trap has ids of other servers' FROM snowflake_status()"),
+	't', 'the hint has looked at the table');
+$node->safe_psql($database, 'DROP TABLE trap; DROP FUNCTION takes_over(), seems_immutable(integer)', @mallory);
+
 $node->safe_psql($database, "SET search_path = pg_catalog;\n$harm$overloads$operators$types", @mallory);
 cmp_ok(
 	$node->safe_psql($database, "SELECT count(*) FROM pg_catalog.pg_proc WHERE proname = 'snowflake_last_before'"),
