@@ -25,7 +25,8 @@ sub largest_block
 	my ($code, $message) =
 	  sqlstate_of($node, 'SET snowflake.max_wait = 0; SELECT count(*) FROM snowflake_reserve(1000000)');
 
-	return $message =~ /can reserve at most (\d+) ids/ ? $1 : 1000000;
+	return 1000000 if $code eq '00000' || $code eq 'SF001';
+	return $message =~ /allow at most (\d+) ids/ ? $1 : BAIL_OUT($message);
 }
 
 # Return how many of 3000 ids could be made, and the first error.
