@@ -73,11 +73,11 @@ SELECT snowflake_advance(:id);
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 \pset format aligned
 
--- Set ahead within max_ahead, the mark takes effect when the limit moves next
+-- Set ahead within half of max_ahead, the mark takes effect when the limit moves next
 SELECT snowflake_nextval() AS id \gset
-SELECT setval('snowflake_internal.mark', :id + (2500::bigint << 22)) = :id + (2500::bigint << 22) AS set;
+SELECT setval('snowflake_internal.mark', :id + (2400::bigint << 22)) = :id + (2400::bigint << 22) AS set;
 SELECT pg_sleep(2.1);
-SELECT snowflake_nextval() > :id + (2500::bigint << 22) AS adopted;
+SELECT snowflake_nextval() > :id + (2400::bigint << 22) AS adopted;
 
 -- Set too high, it stops ids when the reservation is used up, until it is corrected
 SELECT pg_sleep(3);
@@ -89,7 +89,7 @@ SELECT snowflake_nextval();
 SELECT setval('snowflake_internal.mark', :id + (3600000::bigint << 22)) = :id + (3600000::bigint << 22) AS set;
 SELECT snowflake_nextval();
 -- an advance within limits does not trust it, either
-SELECT snowflake_advance(:id + (4000::bigint << 22));
+SELECT snowflake_advance(:id + (2000::bigint << 22));
 SELECT bound < :id + (3600000::bigint << 22) AS kept FROM snowflake_internal.guard;
 SELECT setval('snowflake_internal.mark', 0);
 SELECT snowflake_nextval() BETWEEN :id AND :id + (3600000::bigint << 22) AS above;

@@ -107,12 +107,17 @@ AdjustBegin(void)
 static void
 refuse_advance(const Layout *layout, int64 id)
 {
+	const char *time =
+	timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, id)));
+
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("snowflake ids cannot be advanced too far ahead of the clock"),
-			 errdetail("The time of the id " INT64_FORMAT " is %s, and \"snowflake.max_ahead\" is %d ms.",
-					   id, timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, id))),
-					   setting_max_ahead),
+			 setting_max_ahead < 0 ?
+			 errdetail("The time of the id " INT64_FORMAT " is %s. Neither the clock nor other ids have reached it, and \"snowflake.max_ahead\" is -1.",
+					   id, time) :
+			 errdetail("The time of the id " INT64_FORMAT " is %s. It can be ahead of the clock by half of \"snowflake.max_ahead\", which is %d ms.",
+					   id, time, setting_max_ahead),
 			 errhint("Check that the id is of the layout in force. A superuser can call snowflake_advance() with force => true.")));
 }
 
@@ -126,7 +131,7 @@ AdjustAdvance(int64 id, bool force)
 	uint64		now_tick;
 	uint64		tick;
 	uint64		found_tick;
-	bool		is_far;
+	uint64		found_ahead;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
 	worker = GeneratorWorker();
@@ -152,8 +157,9 @@ AdjustAdvance(int64 id, bool force)
 		MarkLeave(&mark);
 		return;
 	}
-	found_tick = LimitTickFound(layout, &mark, now_tick, &is_far);
-	if (is_far && mark.value > mark.guard.bound && !force)
+	found_tick = LimitTickFound(layout, &mark, now_tick, &found_ahead);
+	if (found_tick > Min(now_tick + found_ahead, (uint64) layout->last_tick) &&
+		mark.value > mark.guard.bound && !force)
 	{
 		MarkLeave(&mark);
 		refuse_advance(layout, Min(mark.value, LayoutLargestId(layout)));

@@ -64,17 +64,14 @@ throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
 
 /*
  * Wait for the clock to come near enough to a tick.  Throws an error once the
- * call has waited long enough.  "mark_tick" is the first tick above a mark
- * that was found on disk, or 0.  Without a max_ahead only such a mark can be
- * too far, and the clock has to reach it; see LimitFarthest().
+ * call has waited long enough.  The tick can be "ahead" of the clock by so
+ * many ticks.  "mark_tick" is the tick itself if it is the first one above a
+ * mark that was found on disk, or 0.
  */
 static void
 wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
-			   uint64 mark_tick, int64 *wait_start)
+			   uint64 ahead, uint64 mark_tick, int64 *wait_start)
 {
-	bool		is_bounded = setting_max_ahead >= 0;
-	uint64		ahead = !is_bounded ? 0 :
-	mark_tick != 0 ? LimitAhead(layout) : range->ahead_end - range->now_tick - 1;
 	uint64		reservation = LimitReservation(layout);
 	uint64		begin = Max(mark_tick, Max(range->floor, range->start));
 	int64		at_least = 0;
@@ -100,7 +97,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, wait_start))
 		return;
 
-	if (is_bounded && range->worker->start > now_tick + ahead)
+	if (mark_tick == 0 && range->worker->start > now_tick + ahead)
 		ereport(ERROR,
 				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
@@ -116,7 +113,8 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
 						   LimitMarkBelow(layout, range->worker, begin),
 						   LayoutPut(layout, FIELD_TIME, now_tick) | range->worker->bits,
-						   missing / 1e3, setting_max_ahead, is_bounded ? " ms" : "", setting_max_wait),
+						   missing / 1e3, setting_max_ahead,
+						   setting_max_ahead < 0 ? "" : " ms", setting_max_wait),
 				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it was far ahead before, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
@@ -132,6 +130,7 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 			  int64 *wait_start)
 {
 	uint64		mark_tick;
+	uint64		mark_ahead;
 
 	if (tick > (uint64) layout->last_tick)
 	{
@@ -141,7 +140,8 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 	}
 	if (tick >= range->ahead_end)
 	{
-		wait_for_clock(layout, range, tick, 0, wait_start);
+		wait_for_clock(layout, range, tick, range->ahead_end - range->now_tick - 1,
+					   0, wait_start);
 		return;
 	}
 	if (tick >= range->lease_end)
@@ -149,7 +149,8 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 		BoundWaitForLease(range->worker, wait_start);
 		return;
 	}
-	switch (LimitMove(layout, range->worker, range->version, tick, true, &mark_tick))
+	switch (LimitMove(layout, range->worker, range->version, tick, true,
+					  &mark_tick, &mark_ahead))
 	{
 		case LIMIT_MOVED:
 		case LIMIT_BUSY:
@@ -160,7 +161,7 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 		case LIMIT_IS_FAR:
 			if (mark_tick > (uint64) layout->last_tick)
 				throw_mark_exhausted(layout, range->worker, mark_tick);
-			wait_for_clock(layout, range, mark_tick, mark_tick, wait_start);
+			wait_for_clock(layout, range, mark_tick, mark_ahead, mark_tick, wait_start);
 			break;
 	}
 }

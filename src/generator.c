@@ -186,6 +186,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 	LaneSpot	spot;
 	uint64		last_tick;
 	uint64		mark_tick;
+	uint64		mark_ahead;
 	int			last_lane;
 	ErrorContextCallback errcallback = {
 		.callback = count_error,
@@ -201,7 +202,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 	if (LimitIsNear(last_tick) && is_configured())
 	{
 		(void) LimitMove(SharedLayout(), &config.worker, config.version,
-						 last_tick, false, &mark_tick);
+						 last_tick, false, &mark_tick, &mark_ahead);
 		now = GetCurrentTimestamp();
 	}
 

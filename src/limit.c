@@ -273,37 +273,36 @@ LimitIsNear(uint64 tick)
 
 /*
  * The furthest tick that SQL may set the mark to, or advance ids to.  Without
- * this bound, one database could carry the others along.  If max_ahead does
- * not give one, it is the furthest tick that ids have reached already.
+ * this bound, one database could carry the others along.  Sessions that take
+ * many ids can be ahead of the clock by half of max_ahead, see look()
+ * in generator.c; beyond that, the lanes would have no room for them.  If
+ * max_ahead gives no bound, it is the furthest tick that ids have reached.
  */
 uint64
 LimitFarthest(const Layout *layout, uint64 now_tick)
 {
 	if (setting_max_ahead < 0)
 		return Max(now_tick, LaneFurthestTick(layout));
-	return now_tick + LimitAhead(layout);
+	return now_tick + LimitAhead(layout) / 2;
 }
 
 /*
  * The first tick above a value in the pages that this server has not written;
- * 0 if there is none.  Sets *is_far if ids cannot be there yet.
+ * 0 if there is none.  Sets *ahead to how far it can be ahead of the clock.
  */
 uint64
 LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
-			   bool *is_far)
+			   uint64 *ahead)
 {
-	uint64		tick = 0;
-	uint64		farthest = now_tick + LimitAhead(layout);
-
+	*ahead = LimitAhead(layout);
 	if (mark->value > mark->guard.bound)
 	{
-		tick = LimitTickAbove(layout, mark->value);
-		farthest = LimitFarthest(layout, now_tick);
+		*ahead = LimitFarthest(layout, now_tick) - now_tick;
+		return LimitTickAbove(layout, mark->value);
 	}
-	else if (mark->guard.bound != limit_slot->written)
-		tick = LimitTickAbove(layout, mark->guard.bound);
-	*is_far = tick > Min(farthest, (uint64) layout->last_tick);
-	return tick;
+	if (mark->guard.bound != limit_slot->written)
+		return LimitTickAbove(layout, mark->guard.bound);
+	return 0;
 }
 
 /*
@@ -361,17 +360,17 @@ next_reservation(const Layout *layout)
  *
  * Once we have the mark, we look at everything again, because others may have
  * moved the limit or reset the mark meanwhile.  If the mark turns out to be
- * too far ahead of the clock, nothing is moved, and *mark_tick is the first
- * tick above it.
+ * too far ahead of the clock, nothing is moved, *mark_tick is the first tick
+ * above it, and *mark_ahead is how far that can be ahead.
  */
 LimitResult
 LimitMove(const Layout *layout, const Worker *worker, uint32 version,
-		  uint64 tick, bool must, uint64 *mark_tick)
+		  uint64 tick, bool must, uint64 *mark_tick, uint64 *mark_ahead)
 {
 	Mark		mark;
 	uint64		now_tick;
 	uint64		found_tick;
-	bool		is_far;
+	uint64		found_ahead;
 	bool		was_lowered;
 	bool		is_strange;
 	uint64		limit;
@@ -398,11 +397,12 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	}
 
 	MarkLockPages(&mark);
-	found_tick = LimitTickFound(layout, &mark, now_tick, &is_far);
-	if (is_far)
+	found_tick = LimitTickFound(layout, &mark, now_tick, &found_ahead);
+	if (found_tick > Min(now_tick + found_ahead, (uint64) layout->last_tick))
 	{
 		MarkLeave(&mark);
 		*mark_tick = found_tick;
+		*mark_ahead = found_ahead;
 		return LIMIT_IS_FAR;
 	}
 	was_lowered = mark.value < mark.guard.bound;

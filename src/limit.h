@@ -33,7 +33,7 @@ extern void LimitGet(uint64 *limit, uint64 *floor);
 extern bool LimitIsNear(uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
 							 uint32 version, uint64 tick, bool must,
-							 uint64 *mark_tick);
+							 uint64 *mark_tick, uint64 *mark_ahead);
 
 extern uint64 LimitReservation(const Layout *layout);
 extern uint64 LimitAhead(const Layout *layout);
@@ -42,7 +42,7 @@ extern int64 LimitMarkBelow(const Layout *layout, const Worker *worker,
 							uint64 tick);
 extern uint64 LimitTickAbove(const Layout *layout, int64 id);
 extern uint64 LimitTickFound(const Layout *layout, const Mark *mark,
-							 uint64 now_tick, bool *is_far);
+							 uint64 now_tick, uint64 *ahead);
 extern uint64 LimitTickOf(const Layout *layout, const Worker *worker,
 						  const Guard *guard);
 

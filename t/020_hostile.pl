@@ -268,7 +268,7 @@ CREATE INDEX ON trap ((id + seems_immutable(1)));
 ANALYZE trap;
 EOC
 is(no_harm('the status', 'SELECT * FROM snowflake_status()'), '', 'no error');
-is($node->safe_psql($database, "SELECT hint ~ 'trap has ids of other servers' FROM snowflake_status()"),
+is( $node->safe_psql($database, "SELECT hint ~ 'trap has ids of other servers' FROM snowflake_status()"),
 	't', 'the hint has looked at the table');
 $node->safe_psql($database, 'DROP TABLE trap; DROP FUNCTION takes_over(), seems_immutable(integer)', @mallory);
 

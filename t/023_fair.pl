@@ -192,6 +192,32 @@ is(has_ids('other'), '1000 ids', 'except in another database');
 $node->stop;
 
 #
+# The owner of a database who advances as far as that is allowed, again and again, leaves
+# room for sessions of another database, even for those that take many ids.
+#
+$node = new_server('edge', clock => 1, 'snowflake.layout' => 'twitter');
+$node->safe_psql('postgres', 'CREATE ROLE owner LOGIN; CREATE DATABASE owned OWNER owner; CREATE DATABASE other');
+add_extension($node, $_) foreach 'owned', 'other';
+my $advance = "SELECT snowflake_advance(snowflake_compose(clock_timestamp() + '%s'));\n";
+@clients = start_collectors(
+	$node, 1,
+	database => 'owned',
+	sql => 'SET ROLE owner; SELECT pg_sleep(0.3) /* generate_series(1, 20) */;'
+	  . join('', map { sprintf $advance, $_ } '4.99 s', '2.49 s')
+	  . 'SELECT snowflake_nextval();');
+wait_for_collectors($node, 1);
+sleep 1;
+foreach my $try (1 .. 3)
+{
+	($code, $message) =
+	  sqlstate_of($node, 'SELECT count(snowflake_nextval()) FROM generate_series(1, 50000)', database => 'other');
+	is($code, '00000', "try $try: 50000 ids at once, while another database is at the edge") or diag($message);
+}
+$errors = stop_collectors(@clients);
+is(join(' ', sort keys %$errors), '55000', 'an advance beyond the edge is refused, one to the edge is not');
+$node->stop;
+
+#
 # With one id per lane and second, a session can use all lanes, and an advance that
 # raises nothing moves no session ahead.
 #
