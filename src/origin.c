@@ -60,7 +60,8 @@ look(uint64 replacement)
 		return 0;
 	}
 	if (sequence->rd_rel->relkind == RELKIND_SEQUENCE &&
-		sequence->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT)
+		sequence->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
+		RelationGetNumberOfBlocks(sequence) > 0)
 	{
 		buffer = ReadBuffer(sequence, 0);
 		LockBuffer(buffer, replacement == 0 ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);

@@ -127,8 +127,6 @@ get_status(Status *status)
 		layout = &setting_layout;
 	status->layout = layout;
 	(void) WorkerGet(&status->worker);
-	if (layout != NULL && status->worker.id >= 0 && WorkerFits(&status->worker, layout))
-		WorkerPutBits(&status->worker, layout);
 	status->has_mark = LimitPeek(layout, &status->worker, &status->mark, &start);
 	if (layout == NULL)
 		return;

@@ -292,10 +292,15 @@ my $path = $other->data_dir . '/'
 $other->stop;
 open(my $file, '+<', $path) or die "could not open $path: $!";
 syswrite($file, "\0" x 8192);
-close $file;
 $other->start;
 is(status_of($other, 'mark_from'), '', 'from a damaged sequence there is nothing to show');
 like($other->safe_psql('postgres', 'SELECT snowflake_nextval()'), qr/^\d+$/, 'but ids are made');
+$other->stop;
+truncate($file, 0) or die "could not truncate $path: $!";
+close $file;
+$other->start;
+is(status_of($other, 'mark_from'), '', 'nor from an empty one');
+like($other->safe_psql('postgres', 'SELECT snowflake_nextval()'), qr/^\d+$/, 'and ids are made');
 $other->safe_psql(
 	'postgres',
 	'ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.system_identifier; DROP SEQUENCE snowflake_internal.system_identifier'
