@@ -726,7 +726,8 @@ CREATE TYPE snowflake_sql.settings AS (
 	start_tick bigint,			-- ids are of ticks from this one on
 	end_tick bigint,			-- and before this one
 	is_leased boolean,			-- whether these are the bounds of a lease
-	server_start timestamptz	-- the lease is only for the server that was started then
+	server_start timestamptz,	-- where apply() put them into force
+	set_by xid8					-- the transaction that did
 );
 
 COMMENT ON TYPE snowflake_sql.settings IS
@@ -746,7 +747,7 @@ CREATE FUNCTION snowflake_sql.is_allowed(tick bigint, settings snowflake_sql.set
 RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN tick >= (settings).start_tick AND tick < (settings).end_tick
-	AND ((settings).server_start IS NULL OR (settings).server_start = pg_postmaster_start_time());
+	AND (NOT (settings).is_leased OR (settings).server_start = pg_postmaster_start_time());
 
 COMMENT ON FUNCTION snowflake_sql.is_allowed(bigint, snowflake_sql.settings) IS
 'whether ids of a tick can be made, whatever the clock says';
@@ -846,6 +847,27 @@ $$;
 COMMENT ON FUNCTION snowflake_sql.refuse_tick(bigint, snowflake_sql.settings, bigint) IS
 'throw an error: no id can be made in a tick, and the call may not wait longer';
 
+-- New settings have sequences of their own, which a rollback drops.  The next settings
+-- could then begin at the same tick, so no ids are made before a commit.  server_start is
+-- compared because a restored dump has the transaction's number from another server.
+CREATE FUNCTION snowflake_sql.check_committed(settings snowflake_sql.settings)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF settings.set_by = pg_current_xact_id_if_assigned() AND settings.server_start = pg_postmaster_start_time() THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'unsafe use of new settings for snowflake ids',
+			DETAIL = 'If the current transaction rolled back, its ids could be made again.',
+			HINT = 'Commit after the call of snowflake_configure() or snowflake_lease(), and make ids in the next transaction.';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.check_committed(snowflake_sql.settings) IS
+'throw an error if the current transaction has put the settings into force';
+
 -- A call that cannot use its word comes here.  To leave the door, it throws SQLSTATE SF000
 -- and catches it.  If another session is behind the door, the call also accepts a tick that
 -- has been over for at most 10 ms: if all sessions queued at the door in each tick, they
@@ -879,6 +901,7 @@ BEGIN
 			word := snowflake_sql.next_word();
 			id := snowflake_sql.usable_id(word, opened, settings, 999);
 			IF id IS NULL THEN
+				PERFORM snowflake_sql.check_committed(settings);
 				now_tick := snowflake_sql.now_tick(settings.layout);
 				next_tick := greatest(now_tick, (opened >> settings.timeline_bits) + 1);
 				IF next_tick - now_tick <= settings.max_ahead AND snowflake_sql.is_allowed(next_tick, settings)
@@ -1298,6 +1321,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	settings.server_start := pg_postmaster_start_time();
+	settings.set_by := pg_current_xact_id();
 	EXECUTE format($functions$
 CREATE OR REPLACE FUNCTION snowflake_sql.settings()
 RETURNS snowflake_sql.settings
@@ -1381,9 +1406,10 @@ COMMENT ON FUNCTION snowflake_sql.first_tick_from(timestamptz, snowflake_sql.lay
 -- that returns begins above its old ids.
 --
 -- The door stays locked until the transaction ends, so that only the new settings open
--- ticks.  Each configuration has sequences of its own.  A statement that still has the old
--- settings uses words of the old tick, which are below the new start, until it comes to
--- the door.
+-- ticks.  Each configuration has sequences of its own, which begin without an open tick:
+-- the first call has to open one, and fails if the settings are not committed.  A
+-- statement that still has the old settings uses words of the old tick, which are below
+-- the new start, until it comes to the door.
 CREATE FUNCTION snowflake_sql.configure(home regnamespace, new_layout text, new_worker_id integer,
 	new_datacenter_id integer, new_max_ahead interval, new_max_wait interval,
 	lease_starts timestamptz, lease_ends timestamptz)
@@ -1438,7 +1464,6 @@ BEGIN
 	settings.is_leased := new_worker_id IS NULL OR lease_ends IS NOT NULL;
 	settings.end_tick := CASE WHEN new_worker_id IS NULL THEN 0
 		ELSE coalesce(snowflake_sql.first_tick_from(lease_ends, layout), layout.last_tick + 1) END;
-	settings.server_start := CASE WHEN settings.is_leased THEN pg_postmaster_start_time() END;
 
 	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
 	SELECT * INTO previous FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;

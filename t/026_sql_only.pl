@@ -347,6 +347,32 @@ foreach my $mutant (with_mutants() ? ('uses any word', 'opens ticks at once with
 	cmp_ok($found, '>', 0, "mutant that $mutant makes ids twice");
 }
 
+# New settings make no ids before they are committed: a rollback drops their sequences,
+# and the next settings would begin at the same tick.
+new_database($node, 'rollbacks', "'snowflake', 1");
+my $fails_until_commit = qr/ERROR:  55000: unsafe use of new settings.*DETAIL: .*HINT: /s;
+foreach my $case (
+	[ 'a transaction', 'BEGIN; SELECT snowflake_configure(\'snowflake\', 1)' ],
+	[ 'a subtransaction', 'BEGIN; SAVEPOINT a; SELECT snowflake_configure(\'snowflake\', 1)' ],
+	[ 'an ended subtransaction', 'BEGIN; SAVEPOINT a; SELECT snowflake_configure(\'snowflake\', 1); RELEASE a; SAVEPOINT b' ])
+{
+	(undef, $message) = sqlstate_of($node, "$case->[1]; SELECT snowflake_nextval()", database => 'rollbacks');
+	like($message, $fails_until_commit, "$case->[0] that changes the settings makes no ids");
+}
+is( $node->safe_psql(
+		'rollbacks', q{
+SELECT snowflake_advance(snowflake_first_from(clock_timestamp() + interval '4 s'));
+BEGIN;
+SAVEPOINT a;
+SELECT snowflake_configure('snowflake', 2);
+ROLLBACK TO a;
+SELECT snowflake_worker_id(snowflake_nextval());
+SELECT snowflake_configure('snowflake', 2);
+COMMIT;
+SELECT snowflake_worker_id(snowflake_nextval())}),
+	"\n\n1\n\n2",
+	'after a rollback of the settings, and after a commit, ids are made');
+
 # A call that cannot get through the door gives up, and leaves it to others.
 new_database($node, 'door', "'snowflake', 1");
 $node->safe_psql('door', 'SELECT snowflake_nextval()');
