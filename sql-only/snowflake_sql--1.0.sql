@@ -727,6 +727,7 @@ CREATE TYPE snowflake_sql.settings AS (
 	end_tick bigint,			-- and before this one
 	is_leased boolean,			-- whether these are the bounds of a lease
 	server_start timestamptz,	-- where apply() put them into force
+	database oid,
 	set_by xid8					-- the transaction that did
 );
 
@@ -743,11 +744,30 @@ RETURN ((date_part('epoch'::text, clock_timestamp()) * 1000000::double precision
 COMMENT ON FUNCTION snowflake_sql.now_tick(snowflake_sql.layout) IS
 'the current tick, by the clock';
 
+-- Not the name, because a copy can get the name of the original.  IMMUTABLE, so that the
+-- planner replaces a call by a constant: a session, and with it its plans, never changes
+-- its database.
+CREATE FUNCTION snowflake_sql.database()
+RETURNS oid
+LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	RETURN (SELECT oid FROM pg_database WHERE datname = current_database());
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_sql.database() IS
+'the current database';
+
+-- A copy of the database has the lease, too.  So the lease is only for the database and the
+-- start of the server that acquired it.
 CREATE FUNCTION snowflake_sql.is_allowed(tick bigint, settings snowflake_sql.settings)
 RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
 RETURN tick >= (settings).start_tick AND tick < (settings).end_tick
-	AND (NOT (settings).is_leased OR (settings).server_start = pg_postmaster_start_time());
+	AND (NOT (settings).is_leased
+		OR (settings).server_start = pg_postmaster_start_time() AND (settings).database = snowflake_sql.database());
 
 COMMENT ON FUNCTION snowflake_sql.is_allowed(bigint, snowflake_sql.settings) IS
 'whether ids of a tick can be made, whatever the clock says';
@@ -830,9 +850,9 @@ BEGIN
 		RAISE SQLSTATE 'SF004' USING
 			MESSAGE = 'database has no lease of a worker id for snowflake ids',
 			DETAIL = CASE WHEN settings.end_tick > 0 THEN
-				format('Its lease of worker id %s is for ids before %s, and for the server that was started at %s.',
+				format('Its lease of worker id %s is for ids before %s, and for the database with OID %s of the server that was started at %s.',
 					settings.worker_id, snowflake_sql.tick_to_time(least(settings.end_tick, layout.last_tick), layout),
-					settings.server_start) ELSE 'It has not leased one yet.' END,
+					settings.database, settings.server_start) ELSE 'It has not leased one yet.' END,
 			HINT = 'Schedule a job that calls snowflake_lease() after each third of the lease.';
 	END IF;
 	RAISE SQLSTATE 'SF001' USING
@@ -1105,6 +1125,7 @@ CREATE TABLE snowflake_sql.lease (
 	worker_id integer NOT NULL,
 	instance uuid NOT NULL,
 	server_start timestamptz NOT NULL,
+	database oid NOT NULL,
 	ends timestamptz NOT NULL
 );
 
@@ -1322,6 +1343,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	settings.server_start := pg_postmaster_start_time();
+	settings.database := snowflake_sql.database();
 	settings.set_by := pg_current_xact_id();
 	EXECUTE format($functions$
 CREATE OR REPLACE FUNCTION snowflake_sql.settings()
@@ -1533,8 +1555,9 @@ COMMENT ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer
 	timestamptz, timestamptz) IS
 'implementation of snowflake_configure()';
 
--- A lease is a range of time in the ids; see the extension snowflake_registry.  A lease from
--- before the start of the server is not used, because a copy of the server has it, too.
+-- A lease is a range of time in the ids; see the extension snowflake_registry.  A lease of
+-- another database, or from before the start of the server, is not renewed: this database
+-- is a copy, or can have one.
 CREATE FUNCTION snowflake_sql.lease(home regnamespace, registry text, duration interval, holder text)
 RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1560,7 +1583,8 @@ BEGIN
 			HINT = 'Call snowflake_configure() with a worker id of NULL first.';
 	END IF;
 
-	SELECT * INTO held FROM snowflake_sql.lease WHERE server_start = pg_postmaster_start_time();
+	SELECT * INTO held FROM snowflake_sql.lease
+	WHERE server_start = pg_postmaster_start_time() AND database = snowflake_sql.database();
 	IF FOUND THEN
 		grant_of := snowflake_sql.ask_registry(registry, format(
 			'SELECT NULL::bigint, NULL::timestamptz, snowflake_registry.renew(%L, %L, %L, %L, %L)',
@@ -1583,8 +1607,8 @@ BEGIN
 	END IF;
 	PERFORM snowflake_sql.configure(home, configuration.layout, grant_of.worker_id::integer, configuration.datacenter_id,
 		configuration.max_ahead, configuration.max_wait, grant_of.starts, grant_of.ends);
-	INSERT INTO snowflake_sql.lease (worker_id, instance, server_start, ends)
-	VALUES (grant_of.worker_id, new_instance, pg_postmaster_start_time(), grant_of.ends);
+	INSERT INTO snowflake_sql.lease (worker_id, instance, server_start, database, ends)
+	VALUES (grant_of.worker_id, new_instance, pg_postmaster_start_time(), snowflake_sql.database(), grant_of.ends);
 	RETURN grant_of.ends;
 END
 $$;

@@ -598,6 +598,30 @@ is($code, 'SF004', 'then no ids are made');
 configure($node, 'leases', "'time:41 worker:2 sequence:4', 0");
 ($code) = sqlstate_of($node, 'SELECT snowflake_lease()', database => 'leases');
 is($code, '55000', 'a worker id that was configured is not leased');
+
+# Copies of a database on the same server
+$node->safe_psql('postgres', 'CREATE DATABASE registry');
+$node->safe_psql('registry', 'CREATE EXTENSION snowflake_registry');
+$lease = sprintf('SELECT snowflake_lease(%s) > now()', "'" . $node->connstr('registry') =~ s/'/''/gr . "'");
+new_database($node, 'original', "'snowflake', NULL, max_wait => '0'");
+$node->safe_psql('original', 'CREATE EXTENSION dblink');
+is($node->safe_psql('original', "$lease; $make"), "t\n0", 'a database leases a worker id');
+$node->safe_psql('postgres', 'CREATE DATABASE template_copy TEMPLATE original; CREATE DATABASE restored_copy');
+command_ok([ 'pg_dump', '--dbname', $node->connstr('original'), '--file', "$dir/original.dump" ], 'it can be dumped');
+command_ok(
+	[
+		'psql', '--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file',
+		"$dir/original.dump", '--dbname', $node->connstr('restored_copy')
+	],
+	'and restored');
+foreach my $copy ('template_copy', 'restored_copy')
+{
+	($code, $message) = sqlstate_of($node, $make, database => $copy);
+	is($code, 'SF004', "$copy does not use the lease of the original");
+	like($message, qr/DETAIL: .*for the database with OID \d+/, 'and the detail shows why');
+}
+is($node->safe_psql('template_copy', "$lease; $make"), "t\n1", 'a copy leases another worker id');
+is($node->safe_psql('original', "$lease; $make"), "t\n0", 'the original keeps its own');
 $node->stop;
 
 #
