@@ -1145,13 +1145,21 @@ $$;
 
 -- The functions of the layout in force.  They do not belong to the extension, so that a
 -- dump includes them, and with them the present settings.
+--
+-- CREATE OR REPLACE keeps the owner of a function.  Another role that may create objects in
+-- this schema can have created a function in advance, and could replace it later.  So check
+-- the owners, and do so afterwards, when nobody else can create or change a function.
 CREATE FUNCTION snowflake_sql.create_functions(home regnamespace)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	functions text;
+	owner name;
+	function regprocedure;
 BEGIN
-	EXECUTE replace($functions$
+	functions := replace($functions$
 CREATE OR REPLACE FUNCTION @home@.snowflake_nextval()
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
@@ -1327,6 +1335,21 @@ END;
 COMMENT ON FUNCTION @home@.snowflake_capacity() IS
 'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
 $functions$, '@home@', home::text);
+	EXECUTE functions;
+
+	-- each function has a comment
+	SELECT p.oid, r.rolname INTO function, owner
+	FROM regexp_matches(functions, 'COMMENT ON FUNCTION (.*?) IS\n', 'g') AS match,
+		pg_proc AS p, pg_roles AS r
+	WHERE p.oid = match[1]::regprocedure AND r.oid = p.proowner AND NOT r.rolsuper AND r.rolname <> current_user
+		AND r.oid <> (SELECT nspowner FROM pg_namespace WHERE nspname = 'snowflake_sql')
+	LIMIT 1;
+	IF FOUND THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('function %s belongs to another role', function),
+			DETAIL = format('Its owner, the role "%s", could replace it later.', owner),
+			HINT = 'Drop the function, or change its owner to that of the schema snowflake_sql.';
+	END IF;
 END
 $$;
 

@@ -358,6 +358,34 @@ foreach my $when ('before', 'afterwards')
 	call_all("SQL only, planted $when", 'SELECT', @sql_statements);
 }
 
+# A planted function keeps its owner, who could replace it later.
+$database = 'managed_owners';
+$node->safe_psql('postgres', "CREATE DATABASE $database");
+$node->safe_psql($database, 'GRANT CREATE ON SCHEMA public TO mallory; CREATE EXTENSION snowflake_sql');
+my $configure = "SELECT snowflake_configure('snowflake', 1)";
+foreach my $case (
+	[ 'snowflake_nextval()', 'bigint' ],
+	[ 'snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz)', 'boolean' ],
+	[
+		'snowflake_compose(generated_at timestamptz, datacenter_id integer DEFAULT 0, worker_id integer DEFAULT 0, timeline integer DEFAULT 0, lane integer DEFAULT 0, sequence integer DEFAULT 0, tag integer DEFAULT 0)',
+		'bigint'
+	])
+{
+	my ($function, $result) = @$case;
+	my ($name) = $function =~ /(\w+)/;
+
+	$node->safe_psql(
+		$database, "CREATE FUNCTION public.$function RETURNS $result LANGUAGE sql AS 'SELECT NULL::$result'",
+		@mallory);
+	like(
+		no_harm("owner of $name()", $configure),
+		qr/^ERROR:  function (?:public\.)?$name\(.*\) belongs to another role$/,
+		"a planted $name() is not adopted");
+	$node->safe_psql($database, 'DROP OWNED BY mallory; GRANT CREATE ON SCHEMA public TO mallory');
+}
+is(no_harm('owners', $configure), '', 'without them, the functions are created');
+is(no_harm('owners again', $configure), '', 'and replaced');
+
 #
 # The registry
 #

@@ -354,7 +354,10 @@ my $fails_until_commit = qr/ERROR:  55000: unsafe use of new settings.*DETAIL: .
 foreach my $case (
 	[ 'a transaction', 'BEGIN; SELECT snowflake_configure(\'snowflake\', 1)' ],
 	[ 'a subtransaction', 'BEGIN; SAVEPOINT a; SELECT snowflake_configure(\'snowflake\', 1)' ],
-	[ 'an ended subtransaction', 'BEGIN; SAVEPOINT a; SELECT snowflake_configure(\'snowflake\', 1); RELEASE a; SAVEPOINT b' ])
+	[
+		'an ended subtransaction',
+		'BEGIN; SAVEPOINT a; SELECT snowflake_configure(\'snowflake\', 1); RELEASE a; SAVEPOINT b'
+	])
 {
 	(undef, $message) = sqlstate_of($node, "$case->[1]; SELECT snowflake_nextval()", database => 'rollbacks');
 	like($message, $fails_until_commit, "$case->[0] that changes the settings makes no ids");
