@@ -144,6 +144,38 @@ COMMENT ON VIEW snowflake_registry.leases IS
 -- Internals
 --
 
+-- A promotion, a restored backup or a restored dump changes it.
+CREATE FUNCTION snowflake_registry.own_history()
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%s/%s', system_identifier, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))
+	FROM pg_control_system()
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_registry.own_history() FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_registry.own_history() IS
+'for internal use';
+
+CREATE FUNCTION snowflake_registry.commit_synchronously()
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_registry.commit_synchronously() FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_registry.commit_synchronously() IS
+'for internal use';
+
 CREATE FUNCTION snowflake_registry.revoke_leases()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -152,11 +184,14 @@ AS $$
 BEGIN
 	-- Lock in the same order as all others: the settings first.  Twice the lead: we
 	-- assume that the clock by which the lost leases were granted was ahead of ours
-	-- by no more than max_clock_lead, too.
+	-- by no more than max_clock_lead, too.  This covers a promotion that
+	-- no call has noticed yet, so that the next call need not revoke again.  The
+	-- history of an unused registry stays NULL, see replace_unused().
 	UPDATE snowflake_registry.registry
 	SET lost_until = greatest(lost_until,
 			clock_timestamp() + greatest(former_reach, 2 * max_clock_lead + max_lease)),
-		former_reach = '0';
+		former_reach = '0',
+		history = CASE WHEN history IS NOT NULL THEN snowflake_registry.own_history() END;
 	UPDATE snowflake_registry.lease SET instance = NULL;
 END
 $$;
@@ -174,14 +209,11 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	here CONSTANT timestamptz := clock_timestamp();
-	history CONSTANT text := format('%s/%s', (SELECT system_identifier FROM pg_control_system()),
-		left(pg_walfile_name(pg_current_wal_insert_lsn()), 8));
+	history CONSTANT text := snowflake_registry.own_history();
 	settings snowflake_registry.registry;
 BEGIN
 	-- a crash must not take back what a holder was granted
-	IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-		PERFORM set_config('synchronous_commit', 'on', true);
-	END IF;
+	PERFORM snowflake_registry.commit_synchronously();
 
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	IF settings.history IS DISTINCT FROM history THEN
@@ -373,21 +405,44 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
+DECLARE
+	settings snowflake_registry.registry;
 BEGIN
 	IF worker_id IS NULL OR worker_id < 0 OR reason IS NULL THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'worker id and reason must be specified for a reservation',
 			DETAIL = 'The worker id must not be negative.';
 	END IF;
-	INSERT INTO snowflake_registry.lease AS old (worker_id, reserved)
-	VALUES (reserve.worker_id, reserve.reason)
-	ON CONFLICT ON CONSTRAINT lease_pkey DO UPDATE SET reserved = excluded.reserved, instance = NULL
-	WHERE old.instance IS NULL OR old.ends <= clock_timestamp();
-	IF NOT FOUND THEN
-		RAISE object_in_use USING
-			MESSAGE = format('worker id %s is leased', worker_id),
-			HINT = 'Stop its holder and wait until the lease has ended.';
+	-- a crash must not let others lease the worker id
+	PERFORM snowflake_registry.commit_synchronously();
+
+	-- Grants may be missing here after a promotion, see check_call().  The error below
+	-- would undo a revocation, and the next call would revoke again, and put off the
+	-- end of the leases each time.
+	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
+	IF settings.history <> snowflake_registry.own_history() AND settings.asynchronous_standbys THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'leases may be missing from the registry',
+			DETAIL = 'It was promoted or restored, and no server has asked it for a lease since.',
+			HINT = 'Call snowflake_registry.revoke_leases(), and try again when the revoked leases have ended.';
 	END IF;
+
+	-- Its last holder may make ids until the end of its lease, even if the lease was
+	-- revoked or is not known here, and may have made them ahead of the clock.
+	IF settings.lost_until <= clock_timestamp() THEN
+		INSERT INTO snowflake_registry.lease AS old (worker_id, reserved)
+		VALUES (reserve.worker_id, reserve.reason)
+		ON CONFLICT ON CONSTRAINT lease_pkey DO UPDATE SET reserved = excluded.reserved, instance = NULL
+		WHERE old.ends <= clock_timestamp();
+		IF FOUND THEN
+			RETURN;
+		END IF;
+	END IF;
+	RAISE object_in_use USING
+		MESSAGE = format('worker id %s may be in use', worker_id),
+		DETAIL = format('Its last lease may last until %s.', greatest(settings.lost_until,
+			(SELECT lease.ends FROM snowflake_registry.lease WHERE lease.worker_id = reserve.worker_id))),
+		HINT = 'Stop its holder, and try again after that.';
 END
 $$;
 

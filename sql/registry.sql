@@ -182,4 +182,37 @@ SELECT lost_until > clock_timestamp() + interval '1 day' AS begins_above FROM sn
 UPDATE snowflake_registry.registry SET lost_until = '-infinity';
 SELECT snowflake_registry.revoke_leases();
 SELECT lost_until < clock_timestamp() + interval '3 minutes' AS no_further FROM snowflake_registry.registry;
+
+-- A worker id cannot be reserved while ids may still be made with it: by a holder whose
+-- lease was revoked or is lost
+\set VERBOSITY sqlstate
+SELECT snowflake_registry.reserve(:held, 'by hand');
+SELECT snowflake_registry.reserve(1000, 'by hand');
+UPDATE snowflake_registry.registry SET lost_until = '-infinity';
+UPDATE snowflake_registry.lease SET starts = '-infinity', ends = clock_timestamp() + interval '1 hour' WHERE worker_id = :held;
+SELECT snowflake_registry.reserve(:held, 'by hand');
+-- by one that released it, but whose ids are ahead of the clock
+UPDATE snowflake_registry.lease SET instance = :a WHERE worker_id = :held;
+SELECT snowflake_registry.release(:held, :a, clock_timestamp() + interval '30 minutes');
+SELECT snowflake_registry.reserve(:held, 'by hand');
+-- by one of which nothing is known after a promotion, until the leases are revoked and
+-- have ended
+UPDATE snowflake_registry.lease SET ends = clock_timestamp();
+UPDATE snowflake_registry.registry SET history = 'another/00000001';
+SELECT snowflake_registry.reserve(:held, 'by hand');
+SELECT snowflake_registry.revoke_leases();
+SELECT snowflake_registry.reserve(:held, 'by hand');
+UPDATE snowflake_registry.registry SET lost_until = clock_timestamp();
+SELECT snowflake_registry.reserve(:held, 'by hand'), snowflake_registry.reserve(1000, 'by hand');
+-- with synchronous standbys no leases are lost
+UPDATE snowflake_registry.registry SET asynchronous_standbys = false, history = 'another/00000001';
+SELECT snowflake_registry.reserve(1001, 'by hand');
+\set VERBOSITY default
+-- A reservation is committed synchronously, too
+BEGIN;
+SET LOCAL synchronous_commit = off;
+SELECT snowflake_registry.reserve(1002, 'by hand');
+SHOW synchronous_commit;
+COMMIT;
+SELECT count(*) FROM snowflake_registry.leases WHERE worker_id IN (:held, 1000, 1001, 1002) AND state = 'reserved' AND reserved = 'by hand';
 DROP EXTENSION snowflake_registry;

@@ -465,6 +465,8 @@ my $uuid = q{'00000000-0000-0000-0000-00000000000a'::pg_catalog.uuid};
 my @registry_statements = (
 	'INSERT INTO snowflake_registry.registry DEFAULT VALUES',
 	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",
+	'SELECT * FROM snowflake_registry.own_history()',
+	'SELECT * FROM snowflake_registry.commit_synchronously()',
 	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.renew(0::bigint, $uuid, $later, $clock, '1 second'::interval)",
