@@ -1554,7 +1554,8 @@ BEGIN
 	VALUES (settings.number, layout.text, new_worker_id, new_datacenter_id, new_max_ahead, new_max_wait,
 		settings.start_tick);
 
-	-- drop older sequences, except those that an open transaction has used
+	-- drop older sequences, except those that an open transaction has used; any role can
+	-- create views on them, which must not make this fail
 	PERFORM set_config('lock_timeout', '1ms', true);
 	FOR old_sequence IN
 		SELECT oid::regclass FROM pg_class
@@ -1563,7 +1564,7 @@ BEGIN
 	LOOP
 		BEGIN
 			EXECUTE format('DROP SEQUENCE %s', old_sequence);
-		EXCEPTION WHEN lock_not_available THEN
+		EXCEPTION WHEN lock_not_available OR dependent_objects_still_exist THEN
 			NULL;
 		END;
 	END LOOP;

@@ -327,6 +327,15 @@ is( $node->safe_psql(
 	4,
 	'old sequences are dropped');
 
+# Any role can create a view on a sequence.
+$node->safe_psql('psql', 'GRANT CREATE ON SCHEMA ids TO visitor', %as_owner);
+my $word = $node->safe_psql('psql', q{SELECT 'word_' || max(number) FROM snowflake_sql.configuration});
+$node->safe_psql('psql', "CREATE VIEW ids.hold AS SELECT last_value FROM snowflake_sql.$word", %as_visitor);
+$node->safe_psql('psql', "SELECT snowflake_configure('snowflake', 3)", %as_owner) foreach 1 .. 3;
+is( $node->safe_psql('psql', 'SELECT snowflake_worker_id(snowflake_nextval())', %as_owner),
+	3, 'a view on an old sequence does no harm');
+$node->safe_psql('psql', 'DROP VIEW ids.hold', %as_visitor);
+
 # The hunt finds the duplicates of mutants.
 foreach my $mutant (with_mutants() ? ('uses any word', 'opens ticks at once with others') : ())
 {
