@@ -1510,6 +1510,9 @@ BEGIN
 	settings.end_tick := CASE WHEN new_worker_id IS NULL THEN 0
 		ELSE coalesce(snowflake_sql.first_tick_from(lease_ends, layout), layout.last_tick + 1) END;
 
+	-- lease() has this lock when it calls us; without the lock, it could be about to put
+	-- the old settings into force again
+	LOCK TABLE snowflake_sql.lease IN EXCLUSIVE MODE;
 	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
 	SELECT * INTO previous FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
 	settings.number := coalesce(previous.number, 0) + 1;

@@ -607,7 +607,25 @@ is($node->safe_psql('leases', "SELECT snowflake_lease() > now(); $make"), "t\n3"
 like(warnings_of('leases_by_dblink', $lease), qr/WARNING: .*no free worker id/, 'unless no worker id is free');
 ($code) = sqlstate_of($node, $make, database => 'leases_by_dblink');
 is($code, 'SF004', 'then no ids are made');
-configure($node, 'leases', "'time:41 worker:2 sequence:4', 0");
+
+# A lease that is being renewed does not replace settings that are made meanwhile.
+my $holder = $node->background_psql('leases');
+my $renewing = $node->background_psql('leases');
+my $configuring = $node->background_psql('leases');
+my $pid = $renewing->query_safe('SELECT pg_backend_pid()');
+my $configuring_pid = $configuring->query_safe('SELECT pg_backend_pid()');
+$holder->query_safe('BEGIN; LOCK TABLE snowflake_registry.lease');
+begin_query($renewing, 'SELECT snowflake_lease() > now();');
+wait_until($node, $pid, "wait_event_type = 'Lock'", 'a lease is being renewed');
+begin_query($configuring, q{SELECT snowflake_configure('time:41 worker:2 sequence:4', 0);});
+wait_until(
+	$node, $configuring_pid, q{(wait_event_type = 'Lock' OR state = 'idle' AND query LIKE '%configure%')},
+	'the settings are changed meanwhile');
+$holder->query_safe('COMMIT');
+is($renewing->query_safe('SELECT 1'), "t\n1", 'the lease is renewed');
+$configuring->query_safe('SELECT 1');
+$_->quit foreach $holder, $renewing, $configuring;
+is($node->safe_psql('leases', 'SELECT (snowflake_sql.settings()).is_leased'), 'f', 'and the settings are in force');
 ($code) = sqlstate_of($node, 'SELECT snowflake_lease()', database => 'leases');
 is($code, '55000', 'a worker id that was configured is not leased');
 
