@@ -292,7 +292,8 @@ BEGIN
 	ELSIF settings.layout <> layout OR settings.worker_ids <> worker_ids THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('registry is for snowflake ids of the layout "%s"', settings.layout),
-			DETAIL = format('The layout of "%s" is "%s".', holder, layout),
+			DETAIL = format('The layout of "%s" is "%s" with %s worker ids, and that of the registry has %s.',
+				holder, layout, worker_ids, settings.worker_ids),
 			HINT = 'Give all servers of a registry the same layout.';
 	END IF;
 

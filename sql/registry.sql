@@ -112,8 +112,10 @@ UPDATE snowflake_registry.registry SET max_lease = '1 day';
 \set VERBOSITY sqlstate
 
 -- Another layout and invalid arguments are refused
-SELECT snowflake_registry.acquire('d', :d, 'twitter', 1024, clock_timestamp(), '1 hour');
+\set VERBOSITY default
 SELECT snowflake_registry.acquire('d', :d, :layout, 8, clock_timestamp(), '1 hour');
+\set VERBOSITY sqlstate
+SELECT snowflake_registry.acquire('d', :d, 'twitter', 1024, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire(NULL, :d, :layout, 4, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '0');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '2 days');
