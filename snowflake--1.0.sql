@@ -687,6 +687,8 @@ BEGIN
 	LOOP
 		first_id := @extschema@.snowflake_first_from(starts, layout);
 		last_id := @extschema@.snowflake_last_before(ends, layout);
+		-- a day that a time zone skips
+		CONTINUE WHEN first_id > last_id;
 		-- a partition whose bound is NULL has none
 		CONTINUE WHEN EXISTS (SELECT FROM unnest(present_first, present_last) AS present (lower_id, upper_id)
 			WHERE coalesce(lower_id, 0) <= first_id AND coalesce(upper_id, 9223372036854775807) >= last_id);

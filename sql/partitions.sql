@@ -58,6 +58,11 @@ SELECT partition, lower_bound FROM snowflake_partitions('days') WHERE lower_boun
 SELECT * FROM snowflake_create_partitions('days', '7 days', '2027-06-02', '2027-06-08');
 SELECT partition, extract(isodow FROM lower_bound) AS weekday FROM snowflake_partitions('days') WHERE lower_bound > '2027-01-01Z';
 DROP TABLE days;
+-- a day that a time zone skips has no partition
+CREATE TABLE skipped (id bigint) PARTITION BY RANGE (id);
+SELECT * FROM snowflake_create_partitions('skipped', '1 day', '2011-12-29 12:00Z', '2012-01-01 00:00Z', 'Pacific/Apia', 'twitter');
+SELECT partition, lower_bound, upper_bound FROM snowflake_partitions('skipped', 'twitter');
+DROP TABLE skipped;
 CREATE FUNCTION holes(step interval, zone text, first timestamptz, last timestamptz,
 	OUT enough boolean, OUT holes bigint, OUT uncovered boolean, OUT again bigint)
 LANGUAGE plpgsql AS $$
