@@ -819,6 +819,7 @@ DECLARE
 	altered pg_catalog.oid[];	-- all tables with columns whose type changes
 	altered_numbers int[];
 	names pg_catalog.text;
+	can_keep pg_catalog.bool;
 	statement pg_catalog.text;
 	member pg_catalog.oid;
 	what pg_catalog.text;
@@ -992,6 +993,31 @@ BEGIN
 			MESSAGE = format('column %s cannot be adopted because other objects depend on columns whose type changes', label),
 			DETAIL = names,
 			HINT = 'Drop them, and create them again afterwards.';
+	END IF;
+
+	-- The sequence of an identity column is always dropped.
+	SELECT string_agg(DISTINCT format('%s depends on %s.', pg_describe_object(other.classid, other.objid, other.objsubid),
+			pg_describe_object(own.classid, own.objid, own.objsubid)), E'\n'),
+		bool_and(own.deptype = 'a')
+	INTO names, can_keep
+	FROM pg_attribute JOIN pg_depend AS own ON own.refclassid = 'pg_class'::regclass AND own.refobjid = attrelid
+			AND own.refobjsubid = attnum AND own.classid = 'pg_class'::regclass
+		JOIN pg_class ON pg_class.oid = own.objid AND relkind = 'S'
+		JOIN pg_depend AS other ON other.refclassid = 'pg_class'::regclass AND other.refobjid = own.objid
+	WHERE attrelid = ANY (tree) AND attname = column_name
+		AND (own.deptype = 'i' OR own.deptype = 'a' AND drop_sequence)
+		AND other.deptype = 'n'
+		-- defaults that will be replaced
+		AND NOT EXISTS (SELECT FROM pg_attrdef JOIN pg_attribute AS replaced ON replaced.attrelid = adrelid
+				AND replaced.attnum = adnum
+			WHERE other.classid = 'pg_attrdef'::regclass AND pg_attrdef.oid = other.objid
+				AND adrelid = ANY (tree) AND replaced.attname = column_name);
+	IF names IS NOT NULL THEN
+		RAISE dependent_objects_still_exist USING
+			MESSAGE = format('column %s cannot be adopted because other objects depend on its sequence', label),
+			DETAIL = names,
+			HINT = CASE WHEN can_keep THEN 'Drop them, or keep the sequence: set drop_sequence to false.'
+				ELSE 'Drop them, or have them use another sequence.' END;
 	END IF;
 
 	IF narrow IS NOT NULL THEN

@@ -380,6 +380,21 @@ CALL snowflake_adopt('lent', 'id', drop_sequence => true);
 \set VERBOSITY default
 SELECT to_regclass('lent_id_seq');
 DROP TABLE lent;
+-- a plan finds that before anything is changed
+CREATE SCHEMA lending;
+CREATE TABLE lending.first (id serial PRIMARY KEY);
+CREATE TABLE lending.lent (id serial PRIMARY KEY);
+CREATE TABLE lending.borrowing (number int DEFAULT nextval('lending.lent_id_seq'));
+CALL snowflake_adopt_all('lending', dry_run => true, drop_sequence => true);
+CALL snowflake_adopt_all('lending', drop_sequence => true);
+SELECT count(*) FROM pg_attribute WHERE attrelid IN ('lending.first'::regclass, 'lending.lent'::regclass) AND atttypid = 'integer'::regtype AND attnum > 0;
+CALL snowflake_adopt('lending.lent', 'id', dry_run => true);
+-- the sequence of an identity column cannot be kept
+DROP TABLE lending.lent, lending.borrowing;
+CREATE TABLE lending.lent (id int PRIMARY KEY GENERATED ALWAYS AS IDENTITY);
+CREATE TABLE lending.borrowing (number int DEFAULT nextval('lending.lent_id_seq'));
+CALL snowflake_adopt_all('lending', dry_run => true);
+DROP SCHEMA lending CASCADE;
 
 -- Temporary tables have names that may belong to others, too
 CREATE TEMP TABLE fleeting (id serial PRIMARY KEY);
