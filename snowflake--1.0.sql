@@ -605,6 +605,7 @@ DECLARE
 	present_last bigint[];
 	owner_schema pg_catalog.text;
 	parent_name pg_catalog.text;
+	locked pg_catalog.text;
 	space pg_catalog.text;
 	partition pg_catalog.text;
 	suffix pg_catalog.text;
@@ -648,14 +649,21 @@ BEGIN
 	PERFORM @extschema@.snowflake_from_timestamp(lower_bound, layout),
 		@extschema@.snowflake_from_timestamp(upper_bound, layout);
 
+	-- Take the lock that ATTACH PARTITION needs before looking at the table and its
+	-- present partitions.  LOCK goes by name, and waits for a transaction that gives
+	-- the name to another table.
+	locked := parent::text;
+	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', locked);
+	IF to_regclass(locked) IS DISTINCT FROM parent THEN
+		RAISE serialization_failure USING
+			MESSAGE = format('table %s was renamed by a concurrent transaction', locked),
+			HINT = 'Try again.';
+	END IF;
 	SELECT class.relnamespace::regnamespace, class.relname,
 		coalesce(' TABLESPACE ' || quote_ident(tablespace.spcname), '')
 	INTO owner_schema, parent_name, space
 	FROM pg_class AS class LEFT JOIN pg_tablespace AS tablespace ON tablespace.oid = class.reltablespace
 	WHERE class.oid = parent;
-
-	-- take the lock that ATTACH PARTITION needs before looking at the present partitions
-	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', parent);
 	SELECT array_agg(present.first_id), array_agg(present.last_id) INTO present_first, present_last
 	FROM @extschema@.snowflake_partitions(parent, layout) AS present;
 
@@ -880,7 +888,15 @@ BEGIN
 	IF NOT dry_run THEN
 		RAISE NOTICE 'locking table %', adopted
 			USING DETAIL = 'Other sessions wait for the table until the transaction ends.';
-		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', adopted);
+		-- LOCK goes by name, and waits for a transaction that gives the name to
+		-- another table
+		names := adopted::text;
+		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', names);
+		IF to_regclass(names) IS DISTINCT FROM adopted THEN
+			RAISE serialization_failure USING
+				MESSAGE = format('table %s was renamed by a concurrent transaction', names),
+				HINT = 'Try again.';
+		END IF;
 	END IF;
 
 	SELECT attnum, atttypid, attgenerated, attinhcount INTO attribute

@@ -97,7 +97,8 @@ foreach (map { slurp_file($_) } glob('snowflake.c src/*.c'))
 }
 foreach (slurp_file('snowflake--1.0.sql'))
 {
-	$raised{ 'ERRCODE_' . uc $1 } = 1 while /\bRAISE (\w+) USING\b/g;
+	# macros of class 40 have a longer name than their condition
+	$raised{ ($1 eq 'serialization_failure' ? 'ERRCODE_T_R_' : 'ERRCODE_') . uc $1 } = 1 while /\bRAISE (\w+) USING\b/g;
 }
 cmp_ok(scalar(keys %raised), '>', 20, 'kinds of errors');
 my ($errors) = $reference =~ /^## Errors\n(.*?)^## /ms;

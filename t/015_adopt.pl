@@ -36,6 +36,35 @@ foreach my $end ('COMMIT', 'ROLLBACK')
 	$node->safe_psql('postgres', 'DROP TABLE adopted; DROP SEQUENCE adopted_id_seq');
 }
 
+# A table that another one replaces while a session waits for its lock: neither is
+# changed by mistake.
+foreach my $call (
+	"CALL snowflake_adopt('swapped', 'id')",
+	"SELECT snowflake_create_partitions('swapped', '1 day', '2026-11-21', '2026-11-22')")
+{
+	my ($name) = $call =~ /(\w+)\(/;
+	my $create = 'CREATE TABLE swapped (id bigint) PARTITION BY RANGE (id)';
+	my $first = $node->background_psql('postgres');
+	my $second = $node->background_psql('postgres', on_error_stop => 0);
+	my $pid = $second->query_safe('SELECT pg_backend_pid()');
+
+	$node->safe_psql('postgres', $create);
+	$first->query_safe("BEGIN; ALTER TABLE swapped RENAME TO old; $create");
+	begin_query($second, "\\set VERBOSITY sqlstate\n$call;");
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted") or die;
+	$first->query_safe('COMMIT');
+	$second->query('SELECT 1');
+	like(take_errors($second), qr/ERROR:  40001/, "$name: the call fails if its table was renamed");
+	is( $node->safe_psql(
+			'postgres',
+			"SELECT (SELECT count(*) FROM pg_inherits WHERE inhparent IN ('old'::regclass, 'swapped'::regclass)),
+	(SELECT count(*) FROM pg_attrdef WHERE adrelid IN ('old'::regclass, 'swapped'::regclass))"),
+		'0|0',
+		"$name: neither table is changed");
+	$_->quit foreach $first, $second;
+	$node->safe_psql('postgres', 'DROP TABLE old, swapped');
+}
+
 # as a role that owns the tables and nothing else
 $node->safe_psql(
 	'postgres', q{
