@@ -606,7 +606,7 @@ DECLARE
 	owner_schema pg_catalog.text;
 	parent_name pg_catalog.text;
 	locked pg_catalog.text;
-	space pg_catalog.text;
+	storage pg_catalog.text;
 	partition pg_catalog.text;
 	suffix pg_catalog.text;
 	starts pg_catalog.timestamptz;
@@ -659,10 +659,13 @@ BEGIN
 			MESSAGE = format('table %s was renamed by a concurrent transaction', locked),
 			HINT = 'Try again.';
 	END IF;
+	-- partitioned tables can have an access method from 17 on
 	SELECT class.relnamespace::regnamespace, class.relname,
-		coalesce(' TABLESPACE ' || quote_ident(tablespace.spcname), '')
-	INTO owner_schema, parent_name, space
+		coalesce(' USING ' || quote_ident(method.amname), '') ||
+			coalesce(' TABLESPACE ' || quote_ident(tablespace.spcname), '')
+	INTO owner_schema, parent_name, storage
 	FROM pg_class AS class LEFT JOIN pg_tablespace AS tablespace ON tablespace.oid = class.reltablespace
+		LEFT JOIN pg_am AS method ON method.oid = class.relam
 	WHERE class.oid = parent;
 	SELECT array_agg(present.first_id), array_agg(present.last_id) INTO present_first, present_last
 	FROM @extschema@.snowflake_partitions(parent, layout) AS present;
@@ -715,7 +718,7 @@ BEGIN
 
 		-- CREATE TABLE ... PARTITION OF would lock out even readers
 		create_it := format('CREATE TABLE %s (LIKE %s.%I INCLUDING ALL EXCLUDING IDENTITY '
-			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, owner_schema, parent_name, space);
+			'EXCLUDING INDEXES EXCLUDING STATISTICS)%s', partition, owner_schema, parent_name, storage);
 		attach_it := format('ALTER TABLE %s.%I ATTACH PARTITION %s FOR VALUES FROM (%s) TO (%s)',
 			owner_schema, parent_name, partition, first_id,
 			CASE WHEN last_id = 9223372036854775807 THEN 'MAXVALUE' ELSE (last_id + 1)::text END);

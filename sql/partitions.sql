@@ -90,6 +90,17 @@ INSERT INTO tweets VALUES (9223372036854775807);
 SELECT * FROM snowflake_partitions_before('tweets', '2080-01-01', 'twitter');
 DROP TABLE tweets;
 
+-- A partition has the access method of its table, which partitioned tables can have from
+-- PostgreSQL 17 on
+CREATE ACCESS METHOD regress_heap TYPE TABLE HANDLER heap_tableam_handler;
+SELECT CASE WHEN current_setting('server_version_num')::integer >= 170000 THEN 'USING regress_heap' ELSE '' END AS method \gset
+CREATE TABLE methods (id bigint) PARTITION BY RANGE (id) :method;
+SELECT * FROM snowflake_create_partitions('methods', '1 day', '2026-11-21', '2026-11-22');
+SELECT amname = CASE WHEN :'method' = '' THEN 'heap' ELSE 'regress_heap' END AS same
+FROM pg_class JOIN pg_am ON pg_am.oid = relam WHERE pg_class.oid = 'methods_p20261121'::regclass;
+DROP TABLE methods;
+DROP ACCESS METHOD regress_heap;
+
 -- Names: quoted, truncated to the limit, and in the table's schema
 CREATE SCHEMA "odd schema";
 SELECT format('CREATE TABLE "odd schema".%I (id bigint) PARTITION BY RANGE (id)', 'Täble "' || repeat('ü', 26)) \gexec
