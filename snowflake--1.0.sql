@@ -538,7 +538,9 @@ BEGIN
 
 	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
 	RETURN QUERY
-		SELECT part.oid::regclass, part.lower_id, part.upper_id - 1,
+		-- nothing is below the smallest bigint
+		SELECT part.oid::regclass, part.lower_id,
+			part.upper_id - (part.upper_id > -9223372036854775808)::integer,
 			CASE WHEN part.lower_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.lower_id, layout) END,
 			CASE WHEN part.upper_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.upper_id, layout) END
 		FROM (

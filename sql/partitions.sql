@@ -44,6 +44,10 @@ CREATE TABLE events_other PARTITION OF events DEFAULT;
 SELECT * FROM snowflake_partitions('events') LIMIT 2;
 SELECT * FROM snowflake_partitions_before('events', '2026-01-01');
 SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-11-30', '2027-01-01');
+DROP TABLE events_old;
+-- one that cannot have rows
+CREATE TABLE events_none PARTITION OF events FOR VALUES FROM (MINVALUE) TO (-9223372036854775808);
+SELECT * FROM snowflake_partitions('events') LIMIT 1;
 DROP TABLE events;
 
 -- In a time zone: days of 23 and 25 hours, midnights that are missing or occur twice,
