@@ -214,6 +214,16 @@ foreach (1 .. 100)
 is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_constraint WHERE NOT convalidated}),
 	3, 'step 1: it completes');
 check_clients('after step 1');
+is( (   sqlstate_of(
+			$node, q{
+BEGIN;
+SET LOCAL session_replication_role = replica;
+INSERT INTO accounts (owner) VALUES ('applied') RETURNING id \gset
+INSERT INTO entries (account_id, amount) VALUES (:id, 1);
+INSERT INTO notes (account_id, note) VALUES (:id, 'applied');
+ROLLBACK;}))[0],
+	'00000',
+	'after step 1: a subscription can apply rows');
 
 $lock = hold(q{UPDATE accounts SET owner = 'held' WHERE id = 1});
 kill_in('UPDATE accounts SET new_id = id WHERE id = 1$', 'step 2, the first table');

@@ -68,6 +68,10 @@ CREATE TRIGGER zz_follow BEFORE INSERT OR UPDATE ON entries
 FOR EACH ROW EXECUTE FUNCTION follow_account_id();
 CREATE TRIGGER zz_follow BEFORE INSERT OR UPDATE ON notes
 FOR EACH ROW EXECUTE FUNCTION follow_account_id();
+-- fire for the rows of a subscription, too, which would violate the constraints otherwise
+ALTER TABLE accounts ENABLE ALWAYS TRIGGER zz_follow;
+ALTER TABLE entries ENABLE ALWAYS TRIGGER zz_follow;
+ALTER TABLE notes ENABLE ALWAYS TRIGGER zz_follow;
 
 -- IS NOT NULL spares SET NOT NULL a scan of the table in step 5
 ALTER TABLE accounts ADD CONSTRAINT accounts_new_id
