@@ -7,7 +7,18 @@
 \set ON_ERROR_STOP on
 
 BEGIN;
+-- The schema of the old extension stays when that is dropped.  Another role that owns the schema
+-- could replace the functions.
 CREATE SCHEMA IF NOT EXISTS snowflake;
+DO $$
+BEGIN
+	IF (SELECT nspowner <> current_user::regrole FROM pg_namespace WHERE nspname = 'snowflake') THEN
+		RAISE insufficient_privilege USING
+			MESSAGE = 'schema snowflake belongs to another role',
+			HINT = 'Drop the schema, or change its owner if you trust what is in it.';
+	END IF;
+END
+$$;
 GRANT USAGE ON SCHEMA snowflake TO PUBLIC;
 
 -- A call without an argument means this sequence, and is dumped with its name.

@@ -168,6 +168,10 @@ my @psql = (
 	'psql', '--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1',
 	'--dbname' => $new->connstr('dumped'),
 	'--file');
+# the owner of the schema could replace the functions
+$new->safe_psql('dumped', 'CREATE ROLE mallory; CREATE SCHEMA snowflake AUTHORIZATION mallory');
+command_fails([ @psql, 'doc/convert/pgedge.sql' ], 'dumped: no functions in the schema of another role');
+$new->safe_psql('dumped', 'DROP SCHEMA snowflake; DROP ROLE mallory');
 command_ok([ @psql, 'doc/convert/pgedge.sql' ], 'dumped: functions of the old names');
 command_ok(
 	[ 'pg_dump', '--exclude-schema=snowflake', '--file', "$dir/dump.sql", $old->connstr('dumped') ],
