@@ -12,26 +12,30 @@ class Generator {
     this.name = name;
     this.instance = randomUUID();    // a new one at each start
     this.lease = null;
+    this.stopped = false;
     this.last = 0;
     this.sequence = 0;
   }
 
   // Call this every third of the lease, and repeat it until it succeeds.
   async keep() {
-    if (this.lease) {
+    const lease = this.lease;
+    if (lease) {
       const { rows: [{ ends }] } = await this.client.query(
         'SELECT snowflake_registry.renew($1::bigint, $2::uuid, $3::timestamptz, $4::timestamptz, $5::interval) AS ends',
-        [this.lease.workerId, this.instance, this.lease.ends, new Date(), `${DURATION} ms`]);
-      if (ends) this.lease.ends = ends;
+        [lease.workerId, this.instance, lease.ends, new Date(), `${DURATION} ms`]);
+      if (ends) lease.ends = ends;
       else this.lease = null;
     }
-    if (!this.lease) {
+    if (!this.lease && !this.stopped) {
       const { rows: [row] } = await this.client.query(
         'SELECT * FROM snowflake_registry.acquire($1::text, $2::uuid, $3::text, $4::bigint, $5::timestamptz, $6::interval)',
         [this.name, this.instance, LAYOUT, 1024, new Date(), `${DURATION} ms`]);
       if (!row) throw new Error('no worker id is free');
       // a Date drops microseconds: only the next millisecond is sure to be in the lease
       this.lease = { workerId: row.worker_id, starts: Number(row.starts) + 1, ends: row.ends };
+      // stop() was called meanwhile, and had nothing to give back yet
+      if (this.stopped) await this.stop();
     }
   }
 
@@ -49,6 +53,7 @@ class Generator {
   // Gives the lease back.  Later calls of next() fail.
   async stop() {
     const lease = this.lease;
+    this.stopped = true;
     this.lease = null;
     if (lease) {
       await this.client.query('SELECT snowflake_registry.release($1::bigint, $2::uuid, $3::timestamptz)',

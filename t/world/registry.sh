@@ -123,7 +123,15 @@ async function main() {
       console.log(String(id));
       if (i % 1000 === 0) await generator.keep();
     }
+    // a renewal that is under way does not keep the lease
+    const renewal = generator.keep();
     await generator.stop();
+    await renewal;
+    // nor does a lease that is being acquired
+    const stopped = new Generator(client, process.argv[2]);
+    const lease = stopped.keep();
+    await stopped.stop();
+    await lease;
   }
   await client.end();
 }
@@ -137,5 +145,8 @@ ids=$(cat ids.[123] | wc -l)
 different=$(sort -u ids.[123] | wc -l)
 check "Node.js: 75000 ids" "$ids" -eq 75000
 check "Node.js: all ids are different" "$different" -eq 75000
+held=$(PGDATABASE=service psql --no-psqlrc --tuples-only --no-align \
+	--command="SELECT count(*) FROM snowflake_registry.leases WHERE state = 'held'")
+check "Node.js: all leases were given back" "$held" -eq 0
 
 exit "$status"
