@@ -56,7 +56,7 @@ my %crashes = (
 		  );
 		set_clock($node, $offset);
 		$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log_end);
-		$node->poll_query_until('postgres', 'SELECT true') or BAIL_OUT('no crash restart');
+		wait_for_connections($node);
 	});
 
 # Run rounds of making ids and crashing.  The clock of each round starts within the

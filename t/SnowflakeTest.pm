@@ -19,7 +19,7 @@ our @EXPORT = qw(
   new_server new_hunting_server new_registry lease_from add_extension
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   begin_query take_errors wait_until
-  set_and_reload crash
+  set_and_reload crash wait_for_connections
   set_clock start_with_clock start_with_library use_mutant with_mutants
   start_collectors wait_for_collectors stop_collectors count_duplicates live_through live_from
 );
@@ -391,6 +391,21 @@ sub set_and_reload
 	return;
 }
 
+# Wait until a server that restarts after a crash takes connections.  Not by a query: psql
+# may be gone before poll_query_until() has written it, which ends the test.
+sub wait_for_connections
+{
+	my ($node) = @_;
+	my @is_ready = ($node->installed_command('pg_isready'), '--quiet', '--host', $node->host, '--port', $node->port);
+
+	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return if system(@is_ready) == 0;
+		sleep 0.1;
+	}
+	BAIL_OUT('no crash restart');
+}
+
 # Kill a backend without warning, and wait until the server has restarted.
 sub crash
 {
@@ -400,7 +415,7 @@ sub crash
 
 	kill 'KILL', $victim->query_safe('SELECT pg_backend_pid()');
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
-	$node->poll_query_until('postgres', 'SELECT true') or die 'no crash restart';
+	wait_for_connections($node);
 	eval { $victim->quit };
 	return;
 }
