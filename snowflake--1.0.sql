@@ -578,6 +578,28 @@ END;
 COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
 'the partitions that lie wholly before an instant';
 
+-- LOCK TABLE goes by name, and waits for a transaction that gives the name to another
+-- table.
+CREATE FUNCTION snowflake_internal.lock_table(locked regclass, statement text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	name CONSTANT text := locked;
+BEGIN
+	EXECUTE format(statement, name);
+	IF to_regclass(name) IS DISTINCT FROM locked THEN
+		RAISE serialization_failure USING
+			MESSAGE = format('table %s was renamed by a concurrent transaction', name),
+			HINT = 'Try again.';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.lock_table(regclass, text) IS
+'run a LOCK TABLE with the name of a table in place of %s; an error if it was renamed meanwhile';
+
 -- snowflake_create_partitions() and snowflake_adopt() run statements for the caller,
 -- with the caller's search_path, in which functions of indexes, event triggers and the
 -- like must find what they need.  Our own look-ups before and after these statements
@@ -607,7 +629,6 @@ DECLARE
 	present_last bigint[];
 	owner_schema pg_catalog.text;
 	parent_name pg_catalog.text;
-	locked pg_catalog.text;
 	storage pg_catalog.text;
 	partition pg_catalog.text;
 	suffix pg_catalog.text;
@@ -652,15 +673,8 @@ BEGIN
 		@extschema@.snowflake_from_timestamp(upper_bound, layout);
 
 	-- Take the lock that ATTACH PARTITION needs before looking at the table and its
-	-- present partitions.  LOCK goes by name, and waits for a transaction that gives
-	-- the name to another table.
-	locked := parent::text;
-	EXECUTE format('LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE', locked);
-	IF to_regclass(locked) IS DISTINCT FROM parent THEN
-		RAISE serialization_failure USING
-			MESSAGE = format('table %s was renamed by a concurrent transaction', locked),
-			HINT = 'Try again.';
-	END IF;
+	-- present partitions.
+	PERFORM snowflake_internal.lock_table(parent, 'LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE');
 	-- partitioned tables can have an access method from 17 on
 	SELECT class.relnamespace::regnamespace, class.relname,
 		coalesce(' USING ' || quote_ident(method.amname), '') ||
@@ -893,15 +907,7 @@ BEGIN
 	IF NOT dry_run THEN
 		RAISE NOTICE 'locking table %', adopted
 			USING DETAIL = 'Other sessions wait for the table until the transaction ends.';
-		-- LOCK goes by name, and waits for a transaction that gives the name to
-		-- another table
-		names := adopted::text;
-		EXECUTE format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', names);
-		IF to_regclass(names) IS DISTINCT FROM adopted THEN
-			RAISE serialization_failure USING
-				MESSAGE = format('table %s was renamed by a concurrent transaction', names),
-				HINT = 'Try again.';
-		END IF;
+		PERFORM snowflake_internal.lock_table(adopted, 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE');
 	END IF;
 
 	SELECT attnum, atttypid, attgenerated, attinhcount INTO attribute
