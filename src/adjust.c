@@ -158,7 +158,7 @@ AdjustAdvance(int64 id, bool force)
 		return;
 	}
 	found_tick = LimitTickFound(layout, &mark, now_tick, &found_ahead);
-	if (found_tick > Min(now_tick + found_ahead, (uint64) layout->last_tick) &&
+	if (LimitTickIsFar(layout, found_tick, now_tick, found_ahead) &&
 		mark.value > mark.guard.bound && !force)
 	{
 		MarkLeave(&mark);

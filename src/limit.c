@@ -305,6 +305,13 @@ LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 	return 0;
 }
 
+/* Whether a tick that was found is too far ahead of the clock for ids. */
+bool
+LimitTickIsFar(const Layout *layout, uint64 tick, uint64 now_tick, uint64 ahead)
+{
+	return tick > Min(now_tick + ahead, (uint64) layout->last_tick);
+}
+
 /*
  * Open the mark to move the limit beyond a tick.  A session that needs the
  * move now, and finds another session at it, sleeps until that is done.  It
@@ -398,7 +405,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 
 	MarkLockPages(&mark);
 	found_tick = LimitTickFound(layout, &mark, now_tick, &found_ahead);
-	if (found_tick > Min(now_tick + found_ahead, (uint64) layout->last_tick))
+	if (LimitTickIsFar(layout, found_tick, now_tick, found_ahead))
 	{
 		MarkLeave(&mark);
 		*mark_tick = found_tick;

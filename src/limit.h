@@ -43,6 +43,8 @@ extern int64 LimitMarkBelow(const Layout *layout, const Worker *worker,
 extern uint64 LimitTickAbove(const Layout *layout, int64 id);
 extern uint64 LimitTickFound(const Layout *layout, const Mark *mark,
 							 uint64 now_tick, uint64 *ahead);
+extern bool LimitTickIsFar(const Layout *layout, uint64 tick,
+						   uint64 now_tick, uint64 ahead);
 extern uint64 LimitTickOf(const Layout *layout, const Worker *worker,
 						  const Guard *guard);
 

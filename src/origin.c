@@ -67,14 +67,16 @@ look(uint64 replacement)
 		LockBuffer(buffer, replacement == 0 ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
 		row = MarkFirstRow(buffer, sizeof(int64));
 		if (row != NULL)
-			found = ((Form_pg_sequence_data) row)->last_value;
-		if (row != NULL && replacement != 0 && (uint64) found != replacement)
 		{
-			GenericXLogState *state = GenericXLogStart(sequence);
+			found = ((Form_pg_sequence_data) row)->last_value;
+			if (replacement != 0 && (uint64) found != replacement)
+			{
+				GenericXLogState *state = GenericXLogStart(sequence);
 
-			row = MarkCopyOfRow(state, buffer, row);
-			((Form_pg_sequence_data) row)->last_value = (int64) replacement;
-			(void) GenericXLogFinish(state);
+				row = MarkCopyOfRow(state, buffer, row);
+				((Form_pg_sequence_data) row)->last_value = (int64) replacement;
+				(void) GenericXLogFinish(state);
+			}
 		}
 		UnlockReleaseBuffer(buffer);
 	}
