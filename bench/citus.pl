@@ -38,16 +38,8 @@ sub new_node
 		'fsync' => 'on',
 		'synchronous_commit' => 'on');
 
-	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
-	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	create_citus($node);
 	return $node;
-}
-
-sub address_of
-{
-	my ($node) = @_;
-
-	return sprintf("'%s', %d", $node->host, $node->port);
 }
 
 sub median

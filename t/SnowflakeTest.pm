@@ -16,7 +16,7 @@ use Test::More;
 use Time::HiRes qw(sleep time);
 
 our @EXPORT = qw(
-  new_server new_hunting_server new_registry lease_from add_extension
+  new_server new_hunting_server new_registry lease_from add_extension create_citus address_of
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   begin_query take_errors wait_until
   set_and_reload crash wait_for_connections
@@ -168,6 +168,24 @@ sub add_extension
 	# must succeed even if the settings cannot be used
 	$node->safe_psql($database, 'CREATE EXTENSION snowflake');
 	return;
+}
+
+# Create Citus, and drop our extension, so that it comes from the coordinator later.
+sub create_citus
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	return;
+}
+
+# The address of a server, as Citus takes it.
+sub address_of
+{
+	my ($node) = @_;
+
+	return sprintf("'%s', %d", $node->host, $node->port);
 }
 
 # Start clients that run a pgbench script.  The options are those of pgbench.

@@ -48,23 +48,6 @@ EOC
 	return $node;
 }
 
-# Create Citus, and drop our extension, so that it comes from the coordinator later.
-sub create_citus
-{
-	my ($node) = @_;
-
-	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
-	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
-	return;
-}
-
-sub address_of
-{
-	my ($node) = @_;
-
-	return sprintf("'%s', %d", $node->host, $node->port);
-}
-
 sub row_of
 {
 	my ($node, $sql) = @_;
