@@ -373,6 +373,50 @@ stage_server()
 	echo "dynamic_library_path = '$stage$("$pg_config" --pkglibdir):\$libdir'"
 }
 
+# Start a server with its data, log and socket in a directory, which belongs to the user that
+# runs it.  Only that user can connect.  Reads further settings from stdin.  Needs $bindir, and
+# sets what libpq needs to find the server.
+start_server()
+{
+	local dir=$1 variable
+
+	as_user "$bindir/initdb" --pgdata="$dir/data" --username=postgres --encoding=UTF8 --locale=C \
+		--auth=trust --no-sync >/dev/null
+	{
+		echo "listen_addresses = ''"
+		echo "unix_socket_directories = '$dir'"
+		cat
+	} >>"$dir/data/postgresql.conf"
+	as_user "$bindir/pg_ctl" --pgdata="$dir/data" --log="$dir/log" \
+		--silent --wait start || { cat "$dir/log"; die "could not start the server"; }
+
+	# have clients find this server, whatever the environment says
+	for variable in $(compgen -e PG || true); do
+		unset "$variable"
+	done
+	export PGHOST=$dir PGUSER=postgres PGDATABASE=postgres PATH=$bindir:$PATH
+}
+
+# Stop it, if it runs.
+stop_server()
+{
+	[ ! -e "$1/data/postmaster.pid" ] ||
+		as_user "$bindir/pg_ctl" --pgdata="$1/data" --silent --mode=immediate stop || true
+}
+
+# Wait until a server has leased a worker id; false after 30 s.
+wait_for_lease()
+{
+	local tries
+
+	for tries in {1..300}; do
+		[ "$(psql --no-psqlrc --quiet --tuples-only --no-align \
+			--command="SELECT lease_state FROM snowflake_status()")" != held ] || return 0
+		sleep 0.1
+	done
+	return 1
+}
+
 # Build the extension, and start a server with it that is removed when the script exits.
 # Only the user that starts it can connect, through a socket in the server's directory.
 # Reads further settings from stdin.  Sets what libpq and the caller need to find the
@@ -390,31 +434,15 @@ start_throwaway_server()
 	stage_server "$throwaway/source" "$throwaway/stage" "$(native_pg_config)" \
 		>"$throwaway/staged.conf" 2>"$throwaway/build.log" ||
 		{ cat "$throwaway/build.log"; die "could not build the extension"; }
-	as_user "$bindir/initdb" --pgdata="$throwaway/data" --username=postgres --encoding=UTF8 --locale=C \
-		--auth=trust --no-sync >/dev/null
-	{
-		cat "$throwaway/staged.conf"
-		echo "listen_addresses = ''"
-		echo "unix_socket_directories = '$throwaway'"
-		cat
-	} >>"$throwaway/data/postgresql.conf"
-	as_user "$bindir/pg_ctl" --pgdata="$throwaway/data" --log="$throwaway/log" \
-		--silent --wait start || { cat "$throwaway/log"; die "could not start the server"; }
-
+	cat "$throwaway/staged.conf" - >"$throwaway/settings"
+	start_server "$throwaway" <"$throwaway/settings"
 	# the user that runs the server may not be able to enter the current directory
 	cd "$throwaway" || die "cannot enter $throwaway"
-	# have clients find this server, whatever the environment says
-	local variable
-	for variable in $(compgen -e PG || true); do
-		unset "$variable"
-	done
-	export PGHOST=$throwaway PGUSER=postgres PGDATABASE=postgres PATH=$bindir:$PATH
 }
 
 stop_throwaway_server()
 {
-	[ ! -e "$throwaway/data/postmaster.pid" ] ||
-		as_user "$bindir/pg_ctl" --pgdata="$throwaway/data" --silent --mode=immediate stop || true
+	stop_server "$throwaway"
 	cd /
 	rm -rf "$throwaway"
 }

@@ -46,8 +46,7 @@ status=0
 
 end()
 {
-	[ ! -e "$work/data/postmaster.pid" ] ||
-		as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=immediate stop || true
+	stop_server "$work"
 	[ ! -e "$work/storage" ] || "${buildah[@]}" rm --all >/dev/null 2>&1 || true
 }
 
@@ -58,8 +57,8 @@ query()
 
 restart()
 {
-	as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/data/log" --silent --wait --mode=fast restart ||
-		{ tail -n 20 "$work/data/log"; exit 1; }
+	as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/log" --silent --wait --mode=fast restart ||
+		{ tail -n 20 "$work/log"; exit 1; }
 }
 
 # The image, read by a program other than the one that wrote it
@@ -76,18 +75,12 @@ check "its files are readable by all" -z "$(find "$work/extension" ! -perm -go=r
 check "the machine has no other copy of it" -z "$(find /usr/lib/postgresql /usr/share/postgresql -name 'snowflake*' -print -quit)"
 
 # The SQL tests, with a server that finds the extension by two settings
-mkdir "$work/socket"
-chown postgres "$work" "$work/socket"
-as_user "$bindir/initdb" --pgdata="$work/data" --username=postgres --encoding=UTF8 --locale=C --auth=trust --no-sync >/dev/null
-cat >>"$work/data/postgresql.conf" <<END
+chown postgres "$work"
+start_server "$work" <<END
 extension_control_path = '\$system:$work/extension/share'
 dynamic_library_path = '\$libdir:$work/extension/lib'
-listen_addresses = ''
-unix_socket_directories = '$work/socket'
 fsync = off
 END
-export PGHOST=$work/socket PGUSER=postgres PGDATABASE=postgres PATH=$bindir:$PATH
-as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/data/log" --silent --wait start
 copy_sources "$work/source"
 as_user make -C "$work/source" PG_CONFIG="$bindir/pg_config" TAP_TESTS= installcheck >"$work/tests.log" 2>&1 &&
 	passed=yes || passed=no
@@ -97,16 +90,13 @@ check "all of the SQL tests run" "$(grep -cE '^ok [0-9]+ ' "$work/tests.log")" -
 
 # The settings of the manifests
 query 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake'
-/usr/bin/python3 t/world/manifests.py settings | sed "s,host=[^ ']*,host=$work/socket,; s,dbname=[^ ']*,dbname=postgres,; s,user=[^ ']*,user=postgres,; s,ssl[a-z]*=[^ ']*,,g" \
+/usr/bin/python3 t/world/manifests.py settings | sed "s,host=[^ ']*,host=$work,; s,dbname=[^ ']*,dbname=postgres,; s,user=[^ ']*,user=postgres,; s,ssl[a-z]*=[^ ']*,,g" \
 	>>"$work/data/postgresql.conf"
 sed -n '/^snowflake/s/^/# /p; /^shared_preload/s/^/# /p' "$work/data/postgresql.conf"
 restart
-for tries in {1..300}; do
-	[ "$(query 'SELECT lease_state FROM snowflake_status()')" != held ] || break
-	sleep 0.1
-done
+wait_for_lease && leased=yes || leased=no
 check "with the library preloaded from the image, the server leases a worker id" \
-	"$(query 'SELECT lease_state, preloaded FROM snowflake_status()')" = "held|t" -a "$tries" -lt 300
+	"$leased|$(query 'SELECT lease_state, preloaded FROM snowflake_status()')" = "yes|held|t"
 check "the server makes ids" "$(query 'SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)')" = 1000
 as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=immediate stop
 

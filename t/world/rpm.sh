@@ -40,14 +40,8 @@ umask 022
 work=$(mktemp --directory --tmpdir snowflake-rpm.XXXXXX)
 chown postgres "$work"
 chmod 755 "$work"
-trap 'end; rm -rf "$work"' EXIT
+trap 'stop_server "$work"; rm -rf "$work"' EXIT
 status=0
-
-end()
-{
-	[ ! -e "$work/data/postmaster.pid" ] ||
-		as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=immediate stop || true
-}
 
 # What "make dist" takes is committed.
 make_dist()
@@ -119,15 +113,10 @@ mkdir -p "$work/root"
 grep -v '^warning: private mounts' "$work/install.log" | sed 's/^/# /' || true
 check "they are installed" "$installed" = yes -a -z "$(rpm --root "$work/root" --verify --nodeps "snowflake_$version" "snowflake_$version-llvmjit" 2>&1)"
 
-as_user "$bindir/initdb" --pgdata="$work/data" --username=postgres --encoding=UTF8 --locale=C --auth=trust --no-sync >/dev/null
-cat >>"$work/data/postgresql.conf" <<END
+start_server "$work" <<END
 extension_control_path = '$work/root$sharedir:\$system'
 dynamic_library_path = '$work/root$libdir:\$libdir'
-listen_addresses = ''
-unix_socket_directories = '$work'
 END
-export PGHOST=$work PGUSER=postgres PGDATABASE=postgres PATH=$bindir:$PATH
-as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/log" --silent --wait start
 
 query()
 {
@@ -146,11 +135,8 @@ export PGDATABASE=postgres
 query "ALTER SYSTEM SET shared_preload_libraries = 'snowflake'"
 query "ALTER SYSTEM SET snowflake.registry = 'host=$work dbname=postgres'"
 as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/log" --silent --wait restart
-for tries in {1..300}; do
-	[ "$(query 'SELECT lease_state FROM snowflake_status()')" != held ] || break
-	sleep 0.1
-done
-check "the lease library is found, too" "$(query 'SELECT lease_state FROM snowflake_status()')" = held -a "$tries" -lt 300
+wait_for_lease && leased=yes || leased=no
+check "the lease library is found, too" "$leased" = yes
 as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=fast stop
 
 "${rpm[@]}" --erase "snowflake_$version" "snowflake_$version-llvmjit" 2>&1 | grep -v '^warning: private mounts' | sed 's/^/# /' || true
