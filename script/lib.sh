@@ -407,9 +407,7 @@ stop_server()
 # Wait until a server has leased a worker id; false after 30 s.
 wait_for_lease()
 {
-	local tries
-
-	for tries in {1..300}; do
+	for _ in {1..300}; do
 		[ "$(psql --no-psqlrc --quiet --tuples-only --no-align \
 			--command="SELECT lease_state FROM snowflake_status()")" != held ] || return 0
 		sleep 0.1
