@@ -248,6 +248,17 @@ worker_id_hint(void)
 	return fcinfo->isnull ? NULL : TextDatumGetCString(hint);
 }
 
+/* What to check although ids can be made, or NULL. */
+static const char *
+ready_hint(const Worker *worker, uint64 other_origin)
+{
+	const char *hint = worker_id_hint();
+
+	if (hint == NULL && other_origin != 0 && !worker->leased)
+		hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
+	return hint;
+}
+
 /* status() */
 Datum
 snowflake_status(PG_FUNCTION_ARGS)
@@ -266,11 +277,12 @@ snowflake_status(PG_FUNCTION_ARGS)
 	get_status(&status);
 	layout = status.layout;
 	LaneGetUse(&lanes_in_use, &sessions);
+	other_origin = OriginPeek();
 
 	state = get_state(&status);
 	values[i++] = CStringGetTextDatum(state_words[state].name);
 	hint = state == STATE_NO_LEASE ? WorkerLeaseWords()->hint :
-		state == STATE_READY ? worker_id_hint() : state_words[state].hint;
+		state == STATE_READY ? ready_hint(&status.worker, other_origin) : state_words[state].hint;
 	nulls[i] = hint == NULL;
 	values[i++] = CStringGetTextDatum(hint != NULL ? hint : "");
 	nulls[i] = status.worker.id < 0;
@@ -294,7 +306,6 @@ snowflake_status(PG_FUNCTION_ARGS)
 	/* a mark of 0 has no time: no ids have been made yet */
 	nulls[i] = status.mark == 0 || TIMESTAMP_NOT_FINITE(status.mark_at);
 	values[i++] = ahead_datum(status.mark_at);
-	other_origin = OriginPeek();
 	nulls[i] = other_origin == 0;
 	values[i++] = Int64GetDatum((int64) other_origin);
 	nulls[i] = !status.worker.leased;

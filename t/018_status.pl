@@ -266,8 +266,11 @@ is( status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > 
 # reports it, once.
 my $other = new_server('other');
 my $foreign = "SELECT setval('snowflake_internal.system_identifier', 4711)";
-my $restored = qr/LOG:  snowflake mark of database "postgres" comes from another server\n/;
+my $restored =
+  qr/LOG:  snowflake mark of database "postgres" comes from another server\n.*DETAIL:  The system identifier of the mark is 4711,.*\n.*HINT:  If the other server also makes ids, set "snowflake.worker_id" here/;
+my $warned = "SELECT hint ~ '^The mark comes from another server' FROM snowflake_status()";
 is(status_of($other, 'mark_from'), '', 'the mark is that of this server');
+is($other->safe_psql('postgres', $warned), '', 'nothing is to be checked');
 is( $other->safe_psql(
 		'postgres',
 		'SELECT last_value = system_identifier FROM snowflake_internal.system_identifier, pg_control_system()'),
@@ -275,6 +278,7 @@ is( $other->safe_psql(
 	'the system identifier of the mark is kept');
 $other->safe_psql('postgres', $foreign);
 is(status_of($other, 'mark_from'), 4711, 'the status shows that of another server');
+is($other->safe_psql('postgres', $warned), 't', 'and the hint says what to check');
 foreach my $start (1, 2)
 {
 	my $offset = -s $other->logfile;
