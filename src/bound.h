@@ -19,6 +19,8 @@ typedef struct TickRange
 	const Worker *worker;
 	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
 	uint64		now_tick;		/* of the time that is believed */
+	uint64		called;			/* that tick when the call began */
+	bool		late;			/* it is past the limit, and was not then */
 	uint64		start;			/* first tick that the worker may use */
 	uint64		floor;
 	uint64		limit;

@@ -5,7 +5,8 @@
  *
  * A call may use the ticks from one instant on and before another:
  *
- *		from	the latest of	the clock
+ *		from	the latest of	the clock or, if that has passed the limit since
+ *								the call began, the tick before the limit
  *								the floor of the database		limit.c
  *								the start of the worker's ids	worker.c
  *								the session's next tick, if its worker changed
@@ -167,6 +168,16 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 		shared->clock.doubted)
 		range->now_tick = ClockTick(layout, ClockLook());
 
+	/*
+	 * A slow flush can take longer than the ticks last that it reserves.  Use
+	 * the last of them, for this call only, if it is not from before the
+	 * call: reserving others could go on forever.
+	 */
+	range->called = Min(range->called, range->now_tick);
+	range->late = range->now_tick >= range->limit && range->limit > range->called;
+	if (range->late)
+		range->now_tick = range->limit - 1;
+
 	range->from = Max(Max(range->now_tick, range->floor),
 					  Max(config.start, config.next_tick));
 	range->greedy = block ||
@@ -182,7 +193,7 @@ static void
 open_window(TimestampTz now, bool block, int64 *wait_start)
 {
 	const Layout *layout;
-	TickRange	range;
+	TickRange	range = {.called = PG_UINT64_MAX};
 	LaneSpot	spot;
 	uint64		last_tick;
 	uint64		mark_tick;
@@ -252,7 +263,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 	window.id_bits = config.worker.bits | ((int64) spot.lane << config.lane_shift);
 	if (spot.tick != last_tick)
 		window.ids_before = stats_pending[STATS_IDS];
-	window.clock_length = range.wall_tick < 0 ? 0 : layout->tick;
+	window.clock_length = range.wall_tick < 0 || range.late ? 0 : layout->tick;
 }
 
 /* Take ids from the window.  Returns their number, 0 if it has none left. */

@@ -36,6 +36,27 @@ FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%snowflake_nextval%
 	return;
 }
 
+# Compile a library with which a flush of the WAL takes so many ms.
+sub slow_flush
+{
+	my ($ms) = @_;
+	my $library = PostgreSQL::Test::Utils::tempdir() . "/flush$ms";
+
+	append_to_file("$library.c", <<"EOC");
+#include <time.h>
+int fdatasync(int file)
+{
+	struct timespec left = {$ms / 1000, $ms % 1000 * 1000000};
+	/* a signal must not make it fail */
+	while (nanosleep(&left, &left) != 0)
+		;
+	return 0;
+}
+EOC
+	system_or_bail('gcc', '-shared', '-fPIC', '-o', "$library.so", "$library.c");
+	return "$library.so";
+}
+
 #
 # The mark waits for a synchronous standby even if the session itself does not.  If the
 # wait is canceled, no ids are made.
@@ -93,26 +114,21 @@ $node->stop;
 #
 $node = new_server('at_once', 'snowflake.max_wait' => 0);
 $node->stop;
-$node->append_conf('postgresql.conf', "fsync = on\nwal_sync_method = fdatasync");
-{
-	my $library = PostgreSQL::Test::Utils::tempdir() . '/flush';
-
-	append_to_file("$library.c", "#include <unistd.h>\nint fdatasync(int file) { return usleep(3000); }\n");
-	system_or_bail('gcc', '-shared', '-fPIC', '-o', "$library.so", "$library.c");
-	start_with_library($node, "$library.so");
-}
+$node->append_conf('postgresql.conf', "fsync = on\nwal_sync_method = fdatasync\nwal_writer_delay = 10s");
+start_with_library($node, slow_flush(3));
 my $script = PostgreSQL::Test::Utils::tempdir() . '/at_once.sql';
 append_to_file($script, <<'EOC');
 SELECT snowflake_nextval();
 SET lock_timeout = '2ms';
 SELECT pg_sleep(:instant - extract(epoch FROM clock_timestamp())), snowflake_nextval();
 EOC
-my $failures;
+my ($out, $err, $failures);
+
 foreach my $try (1 .. 10)
 {
 	# when all sessions have started, and the reservation is used up
 	my $instant = time + 5;
-	my ($out, $err) = run_command(
+	($out, $err) = run_command(
 		[
 			'pgbench', '--no-vacuum', '--client=40', '--transactions=1',
 			"--define=instant=$instant", "--file=$script",
@@ -124,6 +140,25 @@ foreach my $try (1 .. 10)
 }
 is($failures, 0, 'none of 40 sessions that wake together waits for a lock');
 $node->stop;
+
+#
+# A flush takes longer than a reservation lasts.  Who has waited for it gets an id all
+# the same, whose time is within the call.
+#
+start_with_library($node, slow_flush(3000));
+append_to_file("$script.slow", <<'EOC');
+SELECT extract(epoch FROM clock_timestamp()) AS called \gset
+SELECT snowflake_nextval() AS id \gset
+SELECT 1 / (snowflake_timestamp(:id) BETWEEN to_timestamp(:called) - interval '1 ms' AND clock_timestamp())::int;
+EOC
+($out, $err) = run_command(
+	[
+		'timeout', '60', 'pgbench', '--no-vacuum', '--client=4', '--transactions=3',
+		"--file=$script.slow", '--host', $node->host, '--port', $node->port, 'postgres'
+	]);
+like($out, qr/number of transactions actually processed: 12\/12/, 'slow flushes keep nobody from making ids');
+unlike($err, qr/ERROR/, 'the time of an id is within the call');
+$node->stop('immediate');
 
 #
 # A reset waits for a standby.  The other databases make ids as long as they need not
@@ -150,7 +185,7 @@ my ($resetter) = sessions($node, 1);
 begin_query($resetter->[0], 'SELECT snowflake_reset_mark();');
 wait_until($node, $resetter->[1], "wait_event = 'SyncRep'", 'a reset waits for a standby');
 
-my ($out, $timed_out);
+my $timed_out;
 $node->psql(
 	'other', 'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)',
 	stdout => \$out,
