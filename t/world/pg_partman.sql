@@ -14,13 +14,17 @@ CREATE TABLE public.events (
 	payload text
 ) PARTITION BY RANGE (id);
 
--- the ids of a day; days begin at midnight UTC, as does the layout's epoch
-SELECT snowflake_from_timestamp('2026-01-02 00:00Z') - snowflake_from_timestamp('2026-01-01 00:00Z') AS day,
-	snowflake_from_timestamp(now()) AS now,
-	CASE WHEN extversion LIKE '4.%' THEN 'native' ELSE 'range' END AS type
-FROM pg_extension WHERE extname = 'pg_partman' \gset
-SELECT partman.create_parent('public.events', 'id', p_type := :'type', p_interval := :'day',
-	p_start_partition := :'now') AS created \gset
+-- the guide's statement, in version 4 with the type that its comment names; days begin at
+-- midnight UTC, as does the layout's epoch
+\! sed -n '/^```sql with pg_partman$/,/^```$/{//!p}' source/doc/guide.md >recipe.sql
+SELECT extversion LIKE '4.%' AS is_old FROM pg_extension WHERE extname = 'pg_partman' \gset
+\if :is_old
+\! sed -i "s/'range'/'native'/" recipe.sql
+\endif
+\o /dev/null
+\i recipe.sql
+\o
+SELECT snowflake_from_timestamp('2026-01-02Z') - snowflake_from_timestamp('2026-01-01Z') AS day \gset
 INSERT INTO events (payload) VALUES ('today');
 INSERT INTO events VALUES (snowflake_from_timestamp(now() + interval '2 days'), 'in two days');
 CALL partman.run_maintenance_proc();
