@@ -35,15 +35,15 @@ foreach my $case (@layouts)
 	my $node = new_server(
 		'busy' . $layout =~ s/\W/_/gr,
 		'snowflake.layout' => $layout);
-	my $script = $node->basedir . '/neighbour.sql';
+	my $script = $node->basedir . '/neighbor.sql';
 
 	append_to_file(
 		$script,
 		'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)');
 	my $err = '';
 	my $application = $ENV{PGAPPNAME};
-	$ENV{PGAPPNAME} = 'neighbour';
-	my $neighbours = IPC::Run::start(
+	$ENV{PGAPPNAME} = 'neighbor';
+	my $neighbors = IPC::Run::start(
 		[
 			$node->installed_command('pgbench'), '--no-vacuum',
 			'--client=8', '--time=600', "--file=$script",
@@ -54,22 +54,21 @@ foreach my $case (@layouts)
 	$ENV{PGAPPNAME} = $application;
 	$node->poll_query_until(
 		'postgres',
-		"SELECT count(*) = 8 FROM pg_stat_activity WHERE application_name = 'neighbour'"
-	) or die 'neighbours do not work';
+		"SELECT count(*) = 8 FROM pg_stat_activity WHERE application_name = 'neighbor'") or die 'neighbors do not work';
 	# the machine may have few cores, and the neighbors need not take most of them
 	system(
 		'renice', '-n', '10', '-p',
 		split /\n/,
 		$node->safe_psql(
 			'postgres',
-			"SELECT pid FROM pg_stat_activity WHERE application_name = 'neighbour'")) == 0
+			"SELECT pid FROM pg_stat_activity WHERE application_name = 'neighbor'")) == 0
 	  or die 'could not renice';
 
 	my ($count, $disorder, $used_lanes, $busy) = split /\|/,
 	  $node->safe_psql(
 		'postgres', qq{
 SELECT count(*), count(*) FILTER (WHERE id <= previous), bit_count(bit_or(1::bigint << coalesce(snowflake_lane(id), 0))::bit(64)),
-	(SELECT count(*) FROM pg_stat_activity WHERE application_name = 'neighbour')
+	(SELECT count(*) FROM pg_stat_activity WHERE application_name = 'neighbor')
 FROM (SELECT id, lag(id) OVER () AS previous
 	  FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, $ids)) AS m) AS n
 });
@@ -80,8 +79,8 @@ FROM (SELECT id, lag(id) OVER () AS previous
 
 	$node->safe_psql(
 		'postgres',
-		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'neighbour'");
-	$neighbours->finish;
+		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'neighbor'");
+	$neighbors->finish;
 	unlike($err, qr/SF0\d\d|snowflake ids/, 'no neighbor fails');
 	$node->stop;
 }

@@ -73,10 +73,10 @@ sub begin_reset
 # The wait of a reset for a standby is canceled.  The reset stands nevertheless, for the
 # worker id that did it and for the one that it set aside.
 #
-sub hunt_cancelled
+sub hunt_canceled
 {
 	my ($mutant) = @_;
-	my ($node, $first, $end) = server_after_accident($mutant ? 'cancelled_mutant' : 'cancelled', mutant => $mutant);
+	my ($node, $first, $end) = server_after_accident($mutant ? 'canceled_mutant' : 'canceled', mutant => $mutant);
 	my %result;
 
 	$node->append_conf('postgresql.conf', "snowflake.worker_id = 7\nsynchronous_standby_names = 'nobody'");
@@ -104,7 +104,7 @@ sub hunt_cancelled
 	return \%result;
 }
 
-my $result = hunt_cancelled();
+my $result = hunt_canceled();
 like($result->{messages}, qr/WARNING: .*standby/s, 'a reset whose wait is canceled warns');
 unlike($result->{messages}, qr/ERROR/, 'and does not fail');
 is($result->{running}, 7, 'the fresh worker id makes ids of the present');
@@ -113,7 +113,7 @@ is($result->{duplicates}, 0, "the old worker id makes none of $result->{ids} ids
 cmp_ok($result->{again}, '>', 1000, 'although it makes ids');
 if (with_mutants())
 {
-	$result = hunt_cancelled('exempts every worker');
+	$result = hunt_canceled('exempts every worker');
 	cmp_ok($result->{duplicates}, '>', 0, 'mutant that exempts every worker: duplicates are found');
 }
 

@@ -72,7 +72,7 @@ CREATE ROLE seller LOGIN;
 CREATE SCHEMA shop AUTHORIZATION seller;
 SET ROLE seller;
 SET search_path = shop;
-CREATE TABLE colours (id serial PRIMARY KEY);
+CREATE TABLE colors (id serial PRIMARY KEY);
 CREATE TABLE clients (id serial PRIMARY KEY, v int);
 CREATE TABLE sales (id serial PRIMARY KEY, client int REFERENCES clients);
 CREATE TABLE visits (id serial PRIMARY KEY, client int REFERENCES clients);
@@ -89,7 +89,7 @@ SELECT string_agg(format('%s %s%s', relname, (SELECT string_agg(atttypid::regtyp
 FROM pg_class JOIN pg_attrdef ON adrelid = pg_class.oid
 WHERE relnamespace = 'shop'::regnamespace AND relkind = 'r'};
 my $files = q{SELECT string_agg(pg_relation_filenode(oid)::text, ' ' ORDER BY relname)
-FROM pg_class WHERE relnamespace = 'shop'::regnamespace AND relname = 'colours'};
+FROM pg_class WHERE relnamespace = 'shop'::regnamespace AND relname = 'colors'};
 my $adopt_all = "SET lock_timeout = '200ms'; CALL snowflake_adopt_all('shop')";
 
 my $locker = $node->background_psql('postgres');
@@ -97,12 +97,12 @@ $locker->query_safe('BEGIN; LOCK TABLE shop.visits IN ACCESS SHARE MODE');
 is( (sqlstate_of($node, "BEGIN; $adopt_all; COMMIT", user => 'seller'))[0], '55P03',
 	'adoption in one transaction is interrupted');
 is( $node->safe_psql('postgres', $state),
-	'clients integer, colours integer, sales integer integer, visits integer integer',
+	'clients integer, colors integer, sales integer integer, visits integer integer',
 	'nothing has changed');
 is( (sqlstate_of($node, "$adopt_all", user => 'seller'))[0], '55P03',
 	'adoption with a transaction for each step is interrupted');
 is( $node->safe_psql('postgres', $state),
-	'clients integer, colours bigint, sales integer integer, visits integer integer',
+	'clients integer, colors bigint, sales integer integer, visits integer integer',
 	'completed steps stand');
 my $rewritten = $node->safe_psql('postgres', $files);
 $locker->query_safe('COMMIT');
@@ -111,7 +111,7 @@ my ($code, $messages) = sqlstate_of($node, "SET client_min_messages = notice; $a
 is($code, '00000', 'the next call succeeds');
 like($messages, qr/table shop\.visits was rewritten in [0-9.]+ s, 1000 rows/, 'its messages name the work done');
 is( $node->safe_psql('postgres', $state),
-	'clients bigint new, colours bigint new, sales bigint bigint new, visits bigint bigint new',
+	'clients bigint new, colors bigint new, sales bigint bigint new, visits bigint bigint new',
 	'all keys make ids');
 is($node->safe_psql('postgres', $files), $rewritten, 'no table is rewritten twice');
 is( $node->safe_psql(
