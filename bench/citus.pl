@@ -111,6 +111,7 @@ EOC
 	return;
 }
 
+note('idle for ' . `$FindBin::RealBin/idle 300` =~ s/\n//r . '% of the time before');
 measure('1 worker');
 $coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($_) . ')') foreach @workers[ 1, 2 ];
 measure('3 workers');
