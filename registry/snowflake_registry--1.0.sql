@@ -423,7 +423,7 @@ BEGIN
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	IF settings.history <> snowflake_registry.own_history() AND settings.asynchronous_standbys THEN
 		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'leases may be missing from the registry',
+			MESSAGE = 'leases might be missing from the registry',
 			DETAIL = 'It was promoted or restored, and no server has asked it for a lease since.',
 			HINT = 'Call snowflake_registry.revoke_leases(), and try again when the revoked leases have ended.';
 	END IF;
@@ -440,8 +440,8 @@ BEGIN
 		END IF;
 	END IF;
 	RAISE object_in_use USING
-		MESSAGE = format('worker id %s may be in use', worker_id),
-		DETAIL = format('Its last lease may last until %s.', greatest(settings.lost_until,
+		MESSAGE = format('worker id %s might be in use', worker_id),
+		DETAIL = format('Its last lease might last until %s.', greatest(settings.lost_until,
 			(SELECT lease.ends FROM snowflake_registry.lease WHERE lease.worker_id = reserve.worker_id))),
 		HINT = 'Stop its holder, and try again after that.';
 END

@@ -257,7 +257,7 @@ AdjustReset(bool force)
 				 errmsg("snowflake mark cannot be reset for the same worker id"),
 				 errdetail("Ids up to " INT64_FORMAT " might have been made with it, and would be made again when the clock gets there.",
 						   Max(Max(mark.value, guard->bound), guard->others)),
-				 errhint("Give the server a \"snowflake.worker_id\" that has never been used, restart it, and call snowflake_reset_mark().")));
+				 errhint("Give the server a worker id that has never been used, restart it, and call snowflake_reset_mark().")));
 
 	if (bound_is_far)
 	{

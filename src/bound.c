@@ -115,7 +115,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 						   LayoutPut(layout, FIELD_TIME, now_tick) | range->worker->bits,
 						   missing / 1e3, setting_max_ahead,
 						   setting_max_ahead < 0 ? "" : " ms", setting_max_wait),
-				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it was far ahead before, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
+				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it was far ahead before, give the server a worker id that has never been used, restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),

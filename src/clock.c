@@ -238,7 +238,7 @@ ClockThrowExhausted(const Layout *layout)
 			 errdetail("The last tick of the layout \"%s\" begins at %s.",
 					   LayoutToText(layout),
 					   timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))),
-			 errhint("Set the clock of the server right, or choose a layout with a later epoch or more bits of time.")));
+			 errhint("Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server.")));
 }
 
 /* The tick that the clock is in. */

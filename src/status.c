@@ -96,7 +96,7 @@ static const struct
 	},
 	[STATE_EXHAUSTED] = {
 		"exhausted",
-		"Set the clock of the server right, or choose a layout with a later epoch or more bits of time and restart the server."
+		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server."
 	},
 	[STATE_NO_MARK] = {
 		"no mark",
@@ -108,7 +108,7 @@ static const struct
 	},
 	[STATE_TOO_FAR_AHEAD] = {
 		"too far ahead",
-		"If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\" and reload. If it was far ahead before, give the server a fresh \"snowflake.worker_id\", restart it, and call snowflake_reset_mark()."
+		"If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\" and reload. If it was far ahead before, give the server a worker id that has never been used, restart it, and call snowflake_reset_mark()."
 	}
 };
 

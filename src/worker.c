@@ -125,19 +125,19 @@ WorkerLeaseWords(void)
 		},
 		[LEASE_UNREACHABLE] = {
 			"unreachable",
-			"The registry cannot be reached; the server's log shows why. Ids are made again as soon as it answers."
+			"The registry cannot be reached. See the reason in the server's log, and check that the registry runs and accepts connections from here. Ids are made again as soon as it answers."
 		},
 		[LEASE_NONE_FREE] = {
 			"none free",
-			"The registry has no free worker id. Ids are made again as soon as it has one."
+			"The registry has no free worker id. Stop a server that is no longer needed, or end a reservation with snowflake_registry.unreserve(). Ids are made again as soon as one is free."
 		},
 		[LEASE_REFUSED] = {
 			"refused",
-			"The registry refuses this server; the server's log shows why."
+			"The registry refuses this server. See the error in the server's log, and correct what it names: the layout, the clock, \"snowflake.registry_lease\" or a grant."
 		},
 		[LEASE_RELEASED] = {
 			"released",
-			"The lease was given back, because the server or its lease worker is being stopped."
+			"The lease was given back, because the server or its lease worker is being stopped. If this state persists, restart the server."
 		}
 	};
 	LeaseState	state;
