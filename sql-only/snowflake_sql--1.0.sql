@@ -843,7 +843,7 @@ BEGIN
 			MESSAGE = 'snowflake layout has no tick left',
 			DETAIL = format('The last tick of the layout "%s" begins at %s.', layout.text,
 				snowflake_sql.tick_to_time(layout.last_tick, layout)),
-			HINT = 'Set the clock of the server right, or choose a layout with a later epoch or more bits of time.';
+			HINT = 'Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch.';
 	ELSIF waited < settings.max_wait THEN
 		RETURN;
 	ELSIF settings.is_leased AND tick - snowflake_sql.now_tick(layout) <= settings.max_ahead THEN
@@ -1023,7 +1023,7 @@ DECLARE
 BEGIN
 	IF (settings.layout).bits[7] > 0 THEN
 		RAISE feature_not_supported USING
-			MESSAGE = 'snowflake_currval() does not know the tag of the last id',
+			MESSAGE = 'tag of the last snowflake id is not known',
 			DETAIL = format('The layout in force is "%s".', (settings.layout).text),
 			HINT = 'Use INSERT ... RETURNING.';
 	END IF;
@@ -1614,7 +1614,7 @@ BEGIN
 	WHERE server_start = pg_postmaster_start_time() AND database = snowflake_sql.database();
 	IF FOUND THEN
 		grant_of := snowflake_sql.ask_registry(registry, format(
-			'SELECT NULL::bigint, NULL::timestamptz, snowflake_registry.renew(%L, %L, %L, %L, %L)',
+			'SELECT NULL::bigint, NULL::timestamptz, snowflake_registry.renew(%L::bigint, %L::uuid, %L::timestamptz, %L::timestamptz, %L::interval)',
 			held.worker_id, held.instance, held.ends, clock_timestamp(), duration));
 		IF grant_of.ends IS NOT NULL THEN
 			settings.end_tick := snowflake_sql.first_tick_from(grant_of.ends, settings.layout);
@@ -1625,7 +1625,7 @@ BEGIN
 	END IF;
 
 	grant_of := snowflake_sql.ask_registry(registry, format(
-		'SELECT worker_id, starts, ends FROM snowflake_registry.acquire(%L, %L, %L, %L, %L, %L)',
+		'SELECT worker_id, starts, ends FROM snowflake_registry.acquire(%L::text, %L::uuid, %L::text, %L::bigint, %L::timestamptz, %L::interval)',
 		holder, new_instance, (settings.layout).text, 1::bigint << (settings.layout).bits[3], clock_timestamp(), duration));
 	DELETE FROM snowflake_sql.lease;
 	IF grant_of.ends IS NULL THEN
