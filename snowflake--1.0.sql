@@ -514,6 +514,33 @@ COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
 -- Tables partitioned by range of their id: partitions by time
 --
 
+-- Look only at the catalogs of TimescaleDB itself: others could have made a schema of
+-- that name.
+CREATE FUNCTION snowflake_internal.chunk_length(hypertable regclass, dimension name DEFAULT NULL)
+RETURNS bigint
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	length bigint;
+BEGIN
+	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
+			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.dimension')
+				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
+		EXECUTE 'SELECT min(interval_length)
+			FROM _timescaledb_catalog.dimension JOIN _timescaledb_catalog.hypertable ON hypertable.id = hypertable_id
+				JOIN pg_catalog.pg_class ON relname = table_name
+				JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace AND nspname = schema_name
+			WHERE pg_class.oid = $1 AND column_name = coalesce($2, column_name)'
+		INTO length USING hypertable, dimension;
+	END IF;
+	RETURN length;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.chunk_length(regclass, name) IS
+'how many values of a column, or of any one, a chunk of a hypertable covers; NULL if the table is none';
+
 CREATE FUNCTION snowflake_partitions(parent regclass, layout text DEFAULT NULL,
 	OUT partition regclass,
 	OUT first_id bigint,
@@ -533,7 +560,9 @@ BEGIN
 			AND attribute.atttypid = 'bigint'::regtype) THEN
 		RAISE wrong_object_type USING
 			MESSAGE = format('relation %s is not partitioned by snowflake id', parent),
-			HINT = 'Create the table with PARTITION BY RANGE on its bigint column.';
+			HINT = CASE WHEN snowflake_internal.chunk_length(parent) IS NULL
+				THEN 'Create the table with PARTITION BY RANGE on its bigint column.'
+				ELSE 'The table is a hypertable, to which TimescaleDB adds chunks itself.' END;
 	END IF;
 
 	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
@@ -857,7 +886,7 @@ BEGIN
 	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL
 		OR drop_sequence IS NULL THEN
 		RAISE null_value_not_allowed USING
-			MESSAGE = 'arguments of snowflake_adopt() must not be null';
+			MESSAGE = 'table, column and options of an adoption must not be null';
 	END IF;
 	IF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE feature_not_supported USING
@@ -882,24 +911,14 @@ BEGIN
 		END IF;
 	END IF;
 
-	-- A chunk length that suits small numbers would give too many chunks.  Look only at
-	-- the catalogs of TimescaleDB itself: others could have made a schema of that name.
-	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
-			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.dimension')
-				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
-		EXECUTE 'SELECT interval_length
-			FROM _timescaledb_catalog.dimension JOIN _timescaledb_catalog.hypertable ON hypertable.id = hypertable_id
-				JOIN pg_catalog.pg_class ON relname = table_name
-				JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace AND nspname = schema_name
-			WHERE pg_class.oid = $1 AND column_name = $2'
-		INTO chunk USING adopted, column_name;
-		IF chunk < @extschema@.snowflake_first_from(now() + interval '1 minute') - @extschema@.snowflake_first_from(now()) THEN
-			RAISE object_not_in_prerequisite_state USING
-				MESSAGE = format('chunks of hypertable %s are too small for snowflake ids', adopted),
-				DETAIL = format('A chunk covers %s values, which is less than the ids of a minute.', chunk),
-				HINT = format('To have chunks of a day, first run: SELECT set_chunk_time_interval(%L, %s);', adopted,
-					@extschema@.snowflake_first_from(now() + interval '1 day') - @extschema@.snowflake_first_from(now()));
-		END IF;
+	-- a chunk length that suits small numbers would give too many chunks
+	chunk := snowflake_internal.chunk_length(adopted, column_name);
+	IF chunk < @extschema@.snowflake_first_from(now() + interval '1 minute') - @extschema@.snowflake_first_from(now()) THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('chunks of hypertable %s are too small for snowflake ids', adopted),
+			DETAIL = format('A chunk covers %s values, which is less than the ids of a minute.', chunk),
+			HINT = format('To have chunks of a day, first run: SELECT set_chunk_time_interval(%L, %s);', adopted,
+				@extschema@.snowflake_first_from(now() + interval '1 day') - @extschema@.snowflake_first_from(now()));
 	END IF;
 
 	-- From here on nobody else can change the table, or add or drop a foreign
@@ -1156,7 +1175,8 @@ CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace,
 	OUT relation regclass,
 	OUT column_name name,
 	OUT rewriting text,
-	OUT size text)
+	OUT size text,
+	OUT also_locked text)
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -1222,15 +1242,21 @@ BEGIN
 			WHERE atttypid <> 'bigint'::regtype
 			UNION
 			SELECT * FROM snowflake_internal.narrow_references(keys, names)
-		), step (number, relid, column_name, rewriting) AS (
+		), step (number, relid, column_name, rewriting, also_locked) AS (
 			SELECT 1, relid, NULL, format('ALTER TABLE %s %s', relid::regclass,
-				string_agg(format('ALTER COLUMN %I TYPE bigint', attname), ', ' ORDER BY attnum))
+				string_agg(format('ALTER COLUMN %I TYPE bigint', attname), ', ' ORDER BY attnum)),
+				-- foreign keys on columns whose type changes are checked again
+				(SELECT string_agg(DISTINCT other::regclass::text, ', ')
+				FROM pg_constraint CROSS JOIN LATERAL (VALUES (conrelid, confrelid, conkey), (confrelid, conrelid, confkey))
+					AS side (relid, other, numbers)
+				WHERE contype = 'f' AND side.relid = widened.relid AND other <> widened.relid
+					AND numbers && array_agg(widened.attnum))
 			FROM widened
 			GROUP BY relid
 			UNION ALL
-			SELECT 2, *, NULL FROM unnest(keys, names)
+			SELECT 2, *, NULL, NULL FROM unnest(keys, names)
 		)
-		SELECT relid::regclass, step.column_name::name, step.rewriting, pg_size_pretty(whole.size)
+		SELECT relid::regclass, step.column_name::name, step.rewriting, pg_size_pretty(whole.size), step.also_locked
 		FROM step CROSS JOIN LATERAL (
 			SELECT sum(pg_total_relation_size(part)) AS size
 			FROM snowflake_internal.inheritance_tree(relid) AS part
@@ -1264,17 +1290,18 @@ DECLARE
 	names pg_catalog.name[];
 	rewritings pg_catalog.text[];
 	sizes pg_catalog.text[];
+	others pg_catalog.text[];
 	started pg_catalog.timestamptz;
 	seconds pg_catalog.numeric;
 	number_of_rows pg_catalog.int8;
 BEGIN
 	IF adopted_schema IS NULL OR dry_run IS NULL OR drop_sequence IS NULL THEN
 		RAISE null_value_not_allowed USING
-			MESSAGE = 'arguments of snowflake_adopt_all() must not be null';
+			MESSAGE = 'schema and options of an adoption must not be null';
 	END IF;
 	SELECT pg_catalog.array_agg(relation), pg_catalog.array_agg(column_name), pg_catalog.array_agg(rewriting),
-		pg_catalog.array_agg(size)
-	INTO relations, names, rewritings, sizes
+		pg_catalog.array_agg(size), pg_catalog.array_agg(also_locked)
+	INTO relations, names, rewritings, sizes, others
 	FROM snowflake_internal.adoption_plan(adopted_schema, drop_sequence);
 	IF relations IS NULL THEN
 		RAISE NOTICE 'schema % has no keys of type serial or identity, skipping', adopted_schema;
@@ -1283,10 +1310,11 @@ BEGIN
 
 	RAISE NOTICE 'keys of schema % will be adopted in %', adopted_schema,
 		CASE WHEN one_transaction THEN 'this transaction' ELSE 'one transaction for each step' END
-		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and also locks tables whose foreign keys it checks again.';
+		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and those whose foreign keys it checks again.';
 	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
 		IF rewritings[i] IS NOT NULL THEN
-			RAISE NOTICE 'step %: table % will be rewritten (%): %', i, relations[i], sizes[i], rewritings[i];
+			RAISE NOTICE 'step %: table % will be rewritten (%)%: %', i, relations[i], sizes[i],
+				coalesce(', which also locks ' OPERATOR(pg_catalog.||) others[i], ''), rewritings[i];
 		ELSE
 			RAISE NOTICE 'step %: column %.% will be adopted', i, relations[i], pg_catalog.quote_ident(names[i]);
 		END IF;
@@ -1406,6 +1434,8 @@ BEGIN
 		reason := 'this server has subscriptions';
 	ELSIF EXISTS (SELECT FROM pg_publication) THEN
 		reason := 'this database has publications';
+	ELSIF EXISTS (SELECT FROM pg_extension WHERE extname = 'snowflake_registry') THEN
+		reason := 'this database is a registry, which leases worker ids to other servers';
 	ELSE
 		-- Look at the newest ids that ANALYZE has noted.  Any role can own such a
 		-- table, and a query of it would run what its indexes call, as our caller.

@@ -351,6 +351,10 @@ $holder->quit;
 $alone->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
 is( $alone->safe_psql(@hint, extra_params => [ '--username' => 'watcher' ]),
 	'ready|', 'nor by a role that may not read them');
+$alone->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry');
+is( $alone->safe_psql(@hint),
+	'ready|this database is a registry, which leases worker ids to other servers',
+	'a registry is noticed');
 $alone->safe_psql('postgres', 'CREATE PUBLICATION all_tables FOR ALL TABLES');
 is($alone->safe_psql(@hint), 'ready|this database has publications', 'a publication is noticed');
 $alone->safe_psql(

@@ -243,7 +243,8 @@ WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass AN
 $node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
 is( functions_of('snowflake'),
 	join(
-		' ', sort 'adoption_plan', 'inheritance_tree', 'lock_table', 'narrow_references', 'snowflake_adopt',
+		' ', sort 'adoption_plan', 'chunk_length', 'inheritance_tree', 'lock_table', 'narrow_references',
+		'snowflake_adopt',
 		'snowflake_adopt_all',
 		'worker_id_hint', keys %calls),
 	'the test calls all functions of the extension');
