@@ -312,6 +312,49 @@ $other->safe_psql(
 $other->restart;
 is(status_of($other, 'mark_from'), '', 'without the sequence there is nothing to show');
 like($other->safe_psql('postgres', 'SELECT snowflake_nextval()'), qr/^\d+$/, 'but ids are made');
+
+# A damaged page of the mark or its guard fails calls, and nothing is read or written
+# outside the row.
+my $last_id;
+foreach my $relation ('mark', 'guard')
+{
+	$last_id = $other->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	my $page_file = $other->data_dir . '/'
+	  . $other->safe_psql('postgres', "SELECT pg_relation_filepath('snowflake_internal.$relation')");
+	$other->stop;
+	# from 18 on, pages have checksums, which would notice it first
+	run_log([ 'pg_checksums', '--disable', '--pgdata' => $other->data_dir ]);
+	my $page = slurp_file($page_file);
+	# the first item: 15 bits of offset, 2 of flags, and 15 of length
+	my $item = unpack('L', substr($page, 24, 4));
+	my $offset = $item & 0x7fff;
+
+	foreach my $damage (
+		[ 'is outside', 24, pack('L', $item | 0x7fff) ],
+		[ 'is longer than the page', 24, pack('L', $item | 0x7fff << 17) ],
+		[ 'is shorter than its header', 24, pack('L', ($item & 0x1ffff) | 8 << 17) ],
+		[ 'has a header that leaves no room', $offset + 22, "\xff" ],
+		[ 'is missing', 0, "\0" x 8192 ])
+	{
+		my ($how, $at, $bytes) = @$damage;
+		my $damaged = $page;
+
+		substr($damaged, $at, length $bytes) = $bytes;
+		unlink $page_file;
+		append_to_file($page_file, $damaged);
+		$other->start;
+		like(
+			(sqlstate_of($other, 'SELECT snowflake_nextval()'))[0], qr/^XX001$/,
+			"the row of the $relation $how: an error");
+		$other->stop('immediate');
+	}
+	unlink $page_file;
+	append_to_file($page_file, $page);
+	$other->start;
+	cmp_ok(
+		$other->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last_id,
+		"a $relation that was restored is used");
+}
 $other->stop;
 
 # a server that leases a worker id need not report it
