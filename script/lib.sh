@@ -169,8 +169,8 @@ release_dir()
 	echo "$dir"
 }
 
-# Make that directory unless it exists and is complete.  Returns 2 if the release is
-# available, but not the server.
+# Make that directory unless it exists and is complete.  If the release is available, but
+# not the server, ends the script, or the function that stage() runs, without an error.
 make_release()
 {
 	local version=${1%:*}
@@ -198,7 +198,10 @@ make_release()
 	# accept an expired package list, as a future release may have
 	echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/snowflake"
 	if [ "$release" = sid ]; then
-		install_server_in_sid "$version" >>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 2; }
+		install_server_in_sid "$version" >>"$dir.log" 2>&1 || {
+			echo "# skipped: no packages of PostgreSQL $version are available, see $dir.log"
+			exit 0
+		}
 	fi
 	echo "$include" >"$dir.ready"
 }
@@ -289,13 +292,28 @@ beside_each_other()
 	return $status
 }
 
-# Run a command or a function of the caller, and print how long it took.  If it fails,
-# set the caller's "status" to 1.
+# Run a command, or a function of the caller, in a subshell that ends at the first error,
+# and set the caller's "failed" to its status.  In a condition, bash would go on after
+# errors, so this must not be called in one either.
+attempt()
+{
+	local reached
+
+	set +e
+	reached=$(set -e; false; echo reached)
+	[ -z "$reached" ] || die "$1 is run in a condition, where its errors would be ignored"
+	(set -e; "$@")
+	failed=$?
+	set -e
+}
+
+# Do the same, and print how long it took.  If it fails, set the caller's "status" to 1.
 stage()
 {
-	local start=$SECONDS outcome=
+	local start=$SECONDS failed outcome=
 
-	"$@" || { status=1; outcome=', and failed'; }
+	attempt "$@"
+	[ "$failed" -eq 0 ] || { status=1; outcome=', and failed'; }
 	echo "# ${*#"$root/"} took $((SECONDS - start)) s$outcome"
 }
 

@@ -68,12 +68,8 @@ source=$(find_source) || {
 	exit 0
 }
 copy_sources "$work/source"
-# in a condition, bash would go on after errors
-set +e
-(set -e; build) >"$work/build.log" 2>&1
-status=$?
-set -e
-[ "$status" -eq 0 ] || { tail -n 30 "$work/build.log"; die "could not build Citus"; }
+attempt build >"$work/build.log" 2>&1
+[ "$failed" -eq 0 ] || { tail -n 30 "$work/build.log"; die "could not build Citus"; }
 # shellcheck disable=SC2016
 unshare --mount bash -c '
 	. script/lib.sh

@@ -46,7 +46,7 @@ run_tools()
 		read -ra names <<<"${packages[$tool]}"
 		wanted+=("${names[@]}")
 	done
-	make_release "$version" || return 1
+	make_release "$version"
 	{
 		chroot "$(release_dir "$version")" apt-get -q update &&
 			chroot "$(release_dir "$version")" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
@@ -66,7 +66,7 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 		for tool in "$@"; do
 			[ "${in_release[$tool]:-18}" -ne "$version" ] || tools+=("$tool")
 		done
-		[ ${#tools[@]} -eq 0 ] || run_tools "$version" "${tools[@]}" || status=1
+		[ ${#tools[@]} -eq 0 ] || stage run_tools "$version" "${tools[@]}"
 	done
 	exit "$status"
 fi

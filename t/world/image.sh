@@ -17,9 +17,12 @@ cd "$(dirname "$0")/../.."
 # buildah needs its root directory to be a mount point
 check_in_release()
 {
+	make_release "$1"
 	# shellcheck disable=SC2016
-	unshare --mount bash -c '
-		. script/lib.sh && dir=$(release_dir "$0") && mount --bind "$dir" "$dir" &&
+	unshare --mount bash -euo pipefail -c '
+		. script/lib.sh
+		dir=$(release_dir "$0")
+		mount --bind "$dir" "$dir"
 		run_in_release_as root "$0" t/world/image.sh' "$1"
 }
 
@@ -29,7 +32,6 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	/usr/bin/python3 t/world/manifests.py check "${SNOWFLAKE_CRDS-}" && status=0 || status=1
 	for version in "${!debian_release[@]}"; do
 		[ "$version" -ge 18 ] || continue
-		make_release "$version" || { echo "# PostgreSQL $version is left out: it is not available"; continue; }
 		stage check_in_release "$version"
 	done
 	exit "$status"

@@ -72,12 +72,8 @@ copy_all()
 	chroot "$release" chown -R postgres "$place/new"
 }
 
-# in a condition, bash would continue after errors
-set +e
-(set -e; copy_all) >"$work/log" 2>&1
-status=$?
-set -e
-[ "$status" -eq 0 ] || { cat "$work/log"; die "could not prepare the upgrade"; }
+attempt copy_all >"$work/log" 2>&1
+[ "$failed" -eq 0 ] || { cat "$work/log"; die "could not prepare the upgrade"; }
 
 # shellcheck disable=SC2016
 unshare --mount bash -c '

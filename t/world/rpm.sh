@@ -24,9 +24,10 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	trap 'rm -rf "$overlay"' EXIT
 	mkdir "$overlay/upper" "$overlay/work"
 	# shellcheck disable=SC2016
-	unshare --mount bash -c '
-		mount -t overlay -o "lowerdir=$0,upperdir=$1/upper,workdir=$1/work" overlay "$0" &&
-		. script/lib.sh && run_in_release_as root 18 t/world/rpm.sh' "$release" "$overlay"
+	unshare --mount bash -euo pipefail -c '
+		. script/lib.sh
+		mount -t overlay -o "lowerdir=$0,upperdir=$1/upper,workdir=$1/work" overlay "$0"
+		run_in_release_as root 18 t/world/rpm.sh' "$release" "$overlay"
 	exit
 fi
 
@@ -69,12 +70,8 @@ build()
 
 rpmbuild=(rpmbuild --define "_topdir $work/rpm" --define "pgmajorversion $version" --define "pgconfig $pg_config"
 	--define "pglibdir $libdir" --define "pgsharedir $sharedir")
-# in a condition, bash would go on after errors
-set +e
-(set -e; build) >"$work/build.log" 2>&1
-built=$?
-set -e
-[ "$built" -eq 0 ] || { tail -n 30 "$work/build.log"; die "could not build the packages"; }
+attempt build >"$work/build.log" 2>&1
+[ "$failed" -eq 0 ] || { tail -n 30 "$work/build.log"; die "could not build the packages"; }
 grep -E '(^|: )warning: ' "$work/build.log" | grep -v 'canonicalize hostname' | sed 's/^/# /' || true
 
 # without those with debugging symbols, which rpmbuild adds
