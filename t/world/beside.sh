@@ -37,7 +37,7 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	need_packages debootstrap
 	make_release 18
 	if [ ${#tests[@]} -gt 0 ]; then
-		SNOWFLAKE_JOBS=1 run_in_release 18 script/check 18 "${tests[@]}" || status=1
+		SNOWFLAKE_JOBS=1 stage run_in_release 18 script/check 18 "${tests[@]}"
 	fi
 	[ ${#parts[@]} -gt 0 ] || exit "$status"
 
@@ -60,10 +60,11 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	cp snowflake.control snowflake--*.sql registry/*.control registry/*.sql "$place"
 	chmod -R go=rX "$place"
 	# shellcheck disable=SC2016
-	unshare --net --mount bash -c '
-		ip link set lo up && . script/lib.sh &&
-		installed=$(release_dir 18)/usr/share/postgresql/18/extension &&
-		mount -t overlay -o lowerdir="$0:$installed" overlay "$installed" &&
+	unshare --net --mount bash -euo pipefail -c '
+		. script/lib.sh
+		ip link set lo up
+		installed=$(release_dir 18)/usr/share/postgresql/18/extension
+		mount -t overlay -o lowerdir="$0:$installed" overlay "$installed"
 		run_in_release 18 t/world/beside.sh "$@"' "$place" "${parts[@]}" || status=1
 	exit "$status"
 fi
@@ -119,6 +120,12 @@ query()
 	shift
 
 	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 --command="$sql" "$@"
+}
+
+# Run a command, showing what it says only if it fails.
+quietly()
+{
+	"$@" >"$throwaway/quiet.log" 2>&1 || { sed 's/^/# /' "$throwaway/quiet.log"; return 1; }
 }
 
 # Run SQL files whose checks print lines that begin with "ok" or "not ok".
@@ -289,12 +296,15 @@ fill_orders()
 
 part_repack()
 {
+	local file
+
 	fill_orders
 	query 'CREATE EXTENSION pg_repack'
+	file=$(query "SELECT pg_relation_filenode('orders')")
 	start_clients
-	pg_repack --dbname=repack --table=orders --no-superuser-check >repack.log 2>&1 || sed 's/^/# /' repack.log
+	quietly pg_repack --dbname=repack --table=orders --no-superuser-check
 	wait_for_ids 1000
-	check "pg_repack has rewritten the table" "$(grep -c 'repacking table "public.orders"' repack.log)" -eq 1
+	check "pg_repack has rewritten the table" "$(query "SELECT pg_relation_filenode('orders')")" != "$file"
 	check_rows pg_repack
 }
 
@@ -415,17 +425,16 @@ part_pgcopydb()
 	local target mark
 
 	query "INSERT INTO orders (item) SELECT 'tea' FROM generate_series(1, 1000)"
-	query "SELECT snowflake_advance(snowflake_first_from(now() + interval '4 seconds'))" >/dev/null
+	query "SELECT snowflake_advance(snowflake_first_from(now() + interval '2 seconds'))" >/dev/null
 	mark=$(query 'SELECT last_value FROM snowflake_internal.mark')
 	for target in whole skipped; do
 		query "CREATE DATABASE $target" --dbname=postgres
 	done
 	query 'CREATE EXTENSION snowflake' --dbname=skipped
 	export PGCOPYDB_SOURCE_PGURI="host=$throwaway dbname=pgcopydb" TMPDIR=$throwaway
-	PGCOPYDB_TARGET_PGURI="host=$throwaway dbname=whole" pgcopydb clone --dir "$throwaway/copydb_whole" >copydb.log 2>&1 ||
-		sed 's/^/# /' copydb.log
-	PGCOPYDB_TARGET_PGURI="host=$throwaway dbname=skipped" pgcopydb clone --skip-extensions \
-		--dir "$throwaway/copydb_skipped" >copydb.log 2>&1 || sed 's/^/# /' copydb.log
+	PGCOPYDB_TARGET_PGURI="host=$throwaway dbname=whole" quietly pgcopydb clone --dir "$throwaway/copydb_whole"
+	PGCOPYDB_TARGET_PGURI="host=$throwaway dbname=skipped" quietly pgcopydb clone --skip-extensions \
+		--dir "$throwaway/copydb_skipped"
 	unset TMPDIR
 	for target in whole skipped; do
 		check "pgcopydb: all rows are in $target" "$(query 'SELECT count(*) FROM orders' --dbname=$target)" = 1000
@@ -618,8 +627,11 @@ END
 	wait_for_ids 1000
 	query 'SELECT FROM pg_switch_wal()'
 	"${backrest[@]}" check
-	"${backrest[@]}" verify >verified 2>&1 || sed 's/^/# /' verified
-	check "pgBackRest: the repository is sound" "$(grep -ciE 'invalid|missing' verified)" -eq 0
+	check "pgBackRest: there is a full and an incremental backup" \
+		"$("${backrest[@]}" info | grep -oE '(full|diff|incr) backup:' | tr '\n' ' ')" = 'full backup: incr backup: '
+	"${backrest[@]}" --output=text --verbose verify >verified
+	sed 's/^/# /' verified
+	check "pgBackRest: the repository is sound" "$(grep -cx ' *status: ok' verified)" -eq 1
 
 	# restore this backup to another server, while the first one continues
 	"${backrest[@]}" --pg1-path="$throwaway/restored" --type=immediate --target-action=promote restore
