@@ -1,6 +1,6 @@
 # What tools and people do to schemas: the extension stays complete or disappears
-# completely, and no id is made twice, even if the clock is set back in between.  All of
-# it is done by an owner of the database who is not a superuser.
+# completely, and no id is made twice, even if the clock is set back in between and the
+# server crashes.  All of it is done by an owner of the database who is not a superuser.
 
 use strict;
 use warnings;
@@ -12,8 +12,20 @@ use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
 
-my $node = new_server('schemas', clock => 1, 'snowflake.max_ahead' => -1);
-$node->safe_psql('postgres', 'CREATE ROLE shop LOGIN');
+# Create a server with the owner, on which all ids are in one order.
+sub server_with_owner
+{
+	my ($name, %settings) = @_;
+	my $node = new_server(
+		$name, clock => 1, 'snowflake.layout' => 'snowflake lane:0', 'snowflake.max_ahead' => -1,
+		synchronous_commit => 'on',
+		%settings);
+
+	$node->safe_psql('postgres', 'CREATE ROLE shop LOGIN');
+	return $node;
+}
+
+my $node = server_with_owner('schemas');
 my @owner = (extra_params => [ '--username' => 'shop' ]);
 
 # What is left of the extension: itself, a function, and its schema
@@ -60,31 +72,57 @@ SELECT (SELECT count(*) FROM public.qualified), (SELECT count(*) FROM public.unq
 	'defaults do not depend on the path');
 
 # Ways to drop objects, and what is left afterwards
-my $step = 0;
-foreach my $way (
+my @ways = (
 	[ 'public', 'DROP OWNED BY shop', '0|0|0' ],
 	[ 'public', 'DROP SCHEMA public CASCADE; CREATE SCHEMA public', '0|0|0' ],
 	[ 'ids', 'DROP SCHEMA public CASCADE; CREATE SCHEMA public', '1|1|1' ],
 	[ 'ids', 'DROP SCHEMA ids CASCADE', '0|0|0' ],
 	[ 'ids', 'DROP OWNED BY shop CASCADE', '0|0|0' ],
-	[ 'public', 'DROP EXTENSION snowflake CASCADE', '0|0|0' ])
+	[ 'public', 'DROP EXTENSION snowflake CASCADE', '0|0|0' ]);
+my $step = 0;
+
+# Go one of the ways in a new database, and create the extension again if it is gone.
+# Then let the same seconds pass again, on request after a crash.  Returns what was left,
+# and whether the ids made then are above the earlier ones.
+sub take_away
 {
+	my ($way, $crash) = @_;
 	my ($schema, $sql, $left) = @$way;
 	my $name = 'taken' . $step++;
-	my $then =
-	  $left eq '1|1|1' ? '' : "CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION snowflake SCHEMA $schema;";
 
 	new_database($name, $schema, "public, $schema");
-	my $make_ids = "SELECT $schema.snowflake_id() FROM generate_series(1, 1000)";
-	my %seen = map { $_ => 1 } split /\n/, $node->safe_psql($name, $make_ids, @owner);
+	my $last = $node->safe_psql($name, "SELECT max($schema.snowflake_id()) FROM generate_series(1, 1000)", @owner);
 	$node->safe_psql($name, $sql, @owner);
-	is($node->safe_psql($name, $parts, @owner), $left, "$sql, extension in $schema: it is complete or gone");
+	my $found = $node->safe_psql($name, $parts, @owner);
+	my $create = "CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION snowflake SCHEMA $schema";
+	my $above = "SELECT min($schema.snowflake_id()) > $last FROM generate_series(1, 1000)";
 
-	# let the same seconds pass again
-	set_clock($node, -2 * $step);
-	my @again = split /\n/, $node->safe_psql($name, "$then $make_ids", @owner);
-	is(scalar @again, 1000, 'ids are made');
-	is(scalar(grep { $seen{$_} } @again), 0, 'no id is made twice');
+	$node->safe_psql($name, $create, @owner) if $found eq '0|0|0';
+	# further back than all of this takes
+	if ($crash)
+	{
+		$node->stop('immediate');
+		start_with_clock($node, -10 * $step);
+	}
+	else
+	{
+		set_clock($node, -10 * $step);
+	}
+	return ($found, $node->safe_psql($name, $above, @owner));
+}
+
+foreach my $way (@ways)
+{
+	my ($schema, $sql, $left) = @$way;
+
+	foreach my $crash (0, 1)
+	{
+		my $case = "$sql, extension in $schema" . ($crash ? ', crash' : '');
+		my ($found, $above) = take_away($way, $crash);
+
+		is($found, $left, "$case: it is complete or gone");
+		is($above, 't', "$case: ids continue above the earlier ones");
+	}
 }
 
 # Dropping only a part of the extension is refused.
@@ -100,5 +138,17 @@ foreach my $sql (
 	is($node->safe_psql('part', $parts, @owner), '1|1|1', 'the extension stays complete');
 }
 $node->stop;
+
+if (with_mutants())
+{
+	my $mutant = 'forgets what was dropped';
+
+	$node = server_with_owner('mutant', mutant => $mutant);
+	foreach my $way (@ways[ 0, 3 ])
+	{
+		is((take_away($way, 1))[1], 'f', "mutant that $mutant: ids are below earlier ones ($way->[1])");
+	}
+	$node->stop;
+}
 
 done_testing();
