@@ -92,16 +92,18 @@ sub finish_script
 	  : ($session->{run}->result == 0 ? '00000' : '', $err);
 }
 
-# Run the script again while it fails to get a lock, at most until a condition is true.
+# Run the script, or another text, again while it fails to get a lock, at most until a
+# condition is true.
 sub convert
 {
-	my ($until) = @_;
+	my (%options) = @_;
 	my ($code, $err);
 
 	foreach (1 .. 100)
 	{
-		($code, $err) = finish_script(start_script());
-		last if $code ne '55P03' || $until && $node->safe_psql('postgres', "SELECT $until") eq 't';
+		($code, $err) = finish_script(start_script(%options));
+		last if $code ne '55P03';
+		last if $options{until} && $node->safe_psql('postgres', "SELECT $options{until}") eq 't';
 	}
 	return ($code, $err);
 }
@@ -207,10 +209,7 @@ let_go($lock);
 
 # only the first step, to lock a row before the next one
 my ($first_step) = $script =~ /^(.*?)^--\n-- 2\./ms;
-foreach (1 .. 100)
-{
-	last if (finish_script(start_script(text => $first_step)))[0] ne '55P03';
-}
+convert(text => $first_step);
 is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_constraint WHERE NOT convalidated}),
 	3, 'step 1: it completes');
 check_clients('after step 1');
@@ -258,9 +257,20 @@ is( $node->safe_psql(
 check_clients('step 4');
 let_go($lock);
 
+# The foreign keys are added under locks, but check the rows afterwards, without them.
+my ($up_to_locks) = $script =~ /^(.*?^-- 4\..*?^COMMIT;\n)/ms;
+my ($code, $messages) = convert(text => "$up_to_locks\\endif\n");
+is( "$code " . $node->safe_psql('postgres', $foreign_keys),
+	'00000 entries_account_id_fkey entries_new_account_id_fkey (not valid) notes_account_id_fkey notes_new_account_id_fkey (not valid)',
+	'step 4: it adds foreign keys');
+my $checks_rows = qr/validating foreign key constraint "\w+_new_account_id_fkey"/;
+unlike($messages, $checks_rows, 'step 4: no row is checked while clients are locked out');
+
 my $four = q{(SELECT count(*) FROM pg_constraint WHERE confrelid = 'accounts'::regclass AND convalidated) = 4};
 $lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
-is((convert($four))[0], '55P03', 'step 5: the script fails to get its locks');
+($code, $messages) = convert(until => $four);
+is($code, '55P03', 'step 5: the script fails to get its locks');
+like($messages, $checks_rows, 'step 4: rows are checked after that');
 is( $node->safe_psql('postgres', $foreign_keys),
 	'entries_account_id_fkey entries_new_account_id_fkey notes_account_id_fkey notes_new_account_id_fkey',
 	'step 4: it has completed');
@@ -268,7 +278,7 @@ check_clients('step 5');
 let_go($lock);
 
 $node->safe_psql('postgres', 'CREATE VIEW overlooked AS SELECT id FROM accounts');
-my ($code, $messages) = convert();
+($code, $messages) = convert();
 is($code, '2BP01', 'step 5: the script stops because of a view');
 like($messages, qr/view overlooked depends on column id of table accounts/, 'the error names the view');
 is( $node->safe_psql(
