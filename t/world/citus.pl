@@ -65,7 +65,8 @@ sub wait_for_ids
 }
 
 # All ways to insert, from any of the nodes.  The last one makes ids where the shards
-# are.
+# are.  COPY evaluates the defaults on the node that runs it and sends rows to the shards
+# in batches, whatever the default is, so its WAL does not tell one default from another.
 my @scripts = (
 	"\\set c random(1, 1000)\nINSERT INTO orders (customer) VALUES (:c);",
 	'INSERT INTO orders (customer) SELECT generate_series(1, 100);',
@@ -309,7 +310,29 @@ isnt(
 	row_of($standby, 'SELECT snowflake_timeline(snowflake_nextval())'),
 	row_of($standby, 'SELECT min(snowflake_timeline(id)) FROM orders WHERE snowflake_worker_id(id) = 0'),
 	'and another timeline');
-rate('after a failover', $standby, @workers, $spare);
+my @nodes = ($standby, @workers, $spare);
+rate('after a failover', @nodes);
+
+# Without the registry, all nodes follow the other recipe of doc/scale.md.
+foreach my $node (@nodes)
+{
+	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.registry = ''");
+	$node->stop;
+}
+$_->start foreach @nodes;
+my ($recipe) = slurp_file('doc/scale.md') =~ /^```\n(SELECT groupid .*?)^```/ms;
+foreach my $node (@nodes)
+{
+	$node->safe_psql('postgres', $recipe);
+	ok( $node->poll_query_until(
+			'postgres',
+			"SELECT worker_id = groupid AND worker_id_source = 'setting' FROM snowflake_status(), pg_dist_local_group"),
+		$node->name . ' has the id of its group');
+}
+is( scalar(keys %{ { map { row_of($_, 'SELECT snowflake_worker_id(snowflake_nextval())') => 1 } @nodes } }),
+	5,
+	'and all of them differ');
+rate('with the ids of groups', @nodes);
 
 my ($rows, $duplicates) = rows_and_duplicates($standby);
 is($duplicates, 0, "none of $rows ids is made twice");
