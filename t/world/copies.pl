@@ -1,7 +1,8 @@
 # Copies of a server that are started along with it: those of pg_basebackup, and the
 # subscribers that pg_createsubscriber makes of its standbys.  A worker id that was set
 # by ALTER SYSTEM is copied, too, and then the same ids are made.  With one that is set
-# before the first start, as the guide advises, no id is made twice.
+# before the first start, as the guide advises, no id is made twice.  A subscriber has
+# another system identifier, so its log and its status show that the mark is not its own.
 
 use strict;
 use warnings;
@@ -29,6 +30,7 @@ $primary->safe_psql('postgres', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFA
 $primary->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.worker_id = 5');
 $primary->reload;
 $primary->backup('base');
+my $system = $primary->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
 
 # Create an independent server with the primary's data, as "postgres" would start it.
 sub base_backup
@@ -75,15 +77,43 @@ sub hunt
 	return count_duplicates(@collectors);
 }
 
+sub mark_from
+{
+	my ($node) = @_;
+
+	return $node->safe_psql('postgres', 'SELECT mark_from FROM snowflake_status()');
+}
+
+# Start a copy, and check its worker id, and where its mark comes from.
+sub start_copy
+{
+	my ($node, $worker_id, $origin) = @_;
+
+	$node->start;
+	is(mark_from($node), $origin, $node->name . ': the status shows where the mark comes from');
+	is( $node->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
+		$worker_id, $node->name . ": its worker id is $worker_id");
+	return;
+}
+
+# Count the messages that the mark of a copy comes from another server.
+sub reports
+{
+	my ($node) = @_;
+
+	return
+	  scalar(() =
+		  slurp_file($node->logfile) =~ /LOG:  snowflake mark of database "postgres" comes from another server\n/g);
+}
+
 foreach my $make (\&base_backup, \&subscriber)
 {
 	my $kind = $make == \&subscriber ? 'subscriber' : 'base_backup';
+	my ($origin, $reports) = $kind eq 'subscriber' ? ($system, 1) : ('', 0);
 	my @nodes = map { $make->("${kind}_$_") } 1, 2;
 	my ($ids, $duplicates);
 
-	$_->start foreach @nodes;
-	is( $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
-		5, $_->name . ': the worker id is copied') foreach @nodes;
+	start_copy($_, 5, $origin) foreach @nodes;
 	# whether they meet in the same ticks is up to chance
 	foreach my $try (1 .. 10)
 	{
@@ -100,9 +130,7 @@ foreach my $make (\&base_backup, \&subscriber)
 		my $worker_id = 6 + $i;
 
 		append_to_file($nodes[$i]->data_dir . '/postgresql.auto.conf', "snowflake.worker_id = $worker_id\n");
-		$nodes[$i]->start;
-		is( $nodes[$i]->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
-			$worker_id, $nodes[$i]->name . ': has its own worker id');
+		start_copy($nodes[$i], $worker_id, $origin);
 	}
 	($ids, $duplicates) = hunt($primary, @nodes);
 	cmp_ok($ids, '>', 5_000, "$kind: many ids were made");
@@ -115,6 +143,14 @@ foreach my $make (\&base_backup, \&subscriber)
 		$primary->wait_for_catchup($_->name)                                                  foreach @nodes;
 		is( $_->safe_psql('postgres', 'SELECT count(*), count(DISTINCT snowflake_worker_id(id)) FROM orders'),
 			'20000|2', $_->name . ': all rows have arrived') foreach @nodes;
+	}
+	foreach my $node (@nodes)
+	{
+		is(mark_from($node), $origin, $node->name . ': the status shows the same after ids were made');
+		$node->restart;
+		is(mark_from($node), '', $node->name . ': after a restart, the mark is its own');
+		$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+		is(reports($node), $reports, $node->name . ": messages about another server in the log: $reports");
 	}
 	$_->stop foreach @nodes;
 }
