@@ -19,6 +19,8 @@ my $origin = new_server(
 	'origin',
 	'wal_level' => 'replica',
 	'max_wal_senders' => 10,
+	# for a standby that is slower than the checkpoints of backups
+	'wal_keep_size' => '4GB',
 	'summarize_wal' => 'on',
 	'wal_consistency_checking' => 'all',
 	'shared_buffers' => '32MB');
@@ -67,9 +69,8 @@ is( $standby->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
 is( $standby->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark'),
 	$origin->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark'),
 	'and the same mark');
-unlike(
-	slurp_file($standby->logfile), qr/inconsistent page found|PANIC|FATAL/,
-	'and the same pages');
+is( join("\n", grep { /inconsistent page found|PANIC|FATAL/ } split /\n/, slurp_file($standby->logfile)),
+	'', 'and the same pages');
 $origin->stop;
 
 my $combined = PostgreSQL::Test::Cluster->new('combined');
