@@ -256,7 +256,7 @@ sub session_on_standby
 # the ids apart.
 #
 my $layout = 'snowflake lane:1';
-my $fault = 'ignores the timeline';
+my @builds = with_mutants() ? (undef, 'ignores the timeline') : (undef);
 my $primary = server_from_backup('primary', $origin, 'empty', 'snowflake.layout' => $layout);
 $primary->enable_archiving;
 $primary->start;
@@ -265,7 +265,7 @@ wait_for_clients($primary, 4);
 $primary->backup('base');
 
 my @standbys;
-foreach my $mutant (undef, $fault)
+foreach my $mutant (@builds)
 {
 	my $standby = server_from_backup(
 		$mutant ? 'standby_mutant' : 'standby',
@@ -292,7 +292,7 @@ SELECT FROM pg_switch_wal();
 EOC
 my $cut = time;
 my @recovered;
-foreach my $mutant (undef, $fault)
+foreach my $mutant (@builds)
 {
 	my $node = server_from_backup(
 		$mutant ? 'recovered_mutant' : 'recovered',
@@ -322,7 +322,7 @@ is( $session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
 $session->quit;
 my @runs = map { start_clients(2, $_) } @standbys;
 sleep 2.5;
-foreach my $mutant (undef, $fault)
+foreach my $mutant (@builds)
 {
 	my ($new, $errors) = stop_clients(shift @runs);
 	my $standby = shift @standbys;
@@ -344,7 +344,7 @@ foreach my $node (@recovered)
 }
 @runs = map { start_clients(2, $_) } @recovered;
 sleep 2.5;
-foreach my $mutant (undef, $fault)
+foreach my $mutant (@builds)
 {
 	my ($new, $errors) = stop_clients(shift @runs);
 	my $node = shift @recovered;
@@ -365,7 +365,7 @@ foreach my $mutant (undef, $fault)
 #
 $layout = 'snowflake lane:0';
 my @chains;
-foreach my $mutant (undef, $fault)
+foreach my $mutant (@builds)
 {
 	my %chain = (mutant => $mutant);
 	my $upstream;
@@ -472,9 +472,9 @@ foreach my $chain (@chains)
 # clients do not wait for any commit.
 #
 $layout = 'snowflake timeline:0 lane:1';
-$fault = 'does not wait for standbys';
+@builds = with_mutants() ? (undef, 'does not wait for standbys') : (undef);
 my @pairs;
-foreach my $mutant (undef, $fault)
+foreach my $mutant (@builds)
 {
 	my %pair = (mutant => $mutant);
 	my @settings = (
