@@ -2,7 +2,7 @@
 #
 # Run the examples in doc/clients for the tools of Node.js on npm: TypeORM, Drizzle,
 # Sequelize, Prisma, MikroORM, Kysely, Postgres.js and node-postgres.  Each has a
-# database of its own, and is tested for:
+# database of its own, which belongs to an ordinary role, and is tested for:
 #
 #	- ids that come back exactly in a row, nested in another one, and in JSON
 #	- many rows inserted by one statement
@@ -95,7 +95,7 @@ check_example()
 
 check_one_insert()
 {
-	check "$tool: three rows are inserted by one statement" "$(PGDATABASE=postgres query "
+	check "$tool: three rows are inserted by one statement" "$(PGDATABASE=postgres PGUSER=postgres query "
 			SELECT string_agg(calls || ' for ' || rows, ', ')
 			FROM pg_stat_statements JOIN pg_database ON pg_database.oid = dbid
 			WHERE datname = '$database'
@@ -149,7 +149,8 @@ check_wiped()
 	check "$tool: ids after $name are greater" "$(query "SELECT snowflake_id() > $last")" = t
 }
 
-query 'CREATE EXTENSION pg_stat_statements'
+query 'CREATE EXTENSION pg_stat_statements; CREATE ROLE shop LOGIN CREATEDB'
+export PGUSER=shop
 check "Node.js 22" "$(node --version | cut -d . -f 1)" = v22
 
 begin TypeORM typeorm
