@@ -14,7 +14,7 @@ only=${1-}
 need_packages python3-psycopg2 python3-psycopg python3-sqlalchemy
 umask 022
 start_throwaway_server <<CONF
-log_statement = mod
+log_statement = all
 CONF
 clients=$PWD/source/doc/clients
 programs=$PWD/source/t/world/blocks

@@ -2,7 +2,7 @@
 #
 # usage: orders.py DIRECTORY URL LOG
 #
-# DIRECTORY has sqlalchemy_blocks.py, and LOG is the server's, with all INSERTs.
+# DIRECTORY has sqlalchemy_blocks.py, and LOG is the server's, with all statements.
 import sys
 
 sys.path.insert(0, sys.argv[1])
@@ -21,9 +21,22 @@ class Order(Base):
     item = Column(Text)
 
 
-def count_inserts():
+def count(text):
     with open(sys.argv[3]) as log:
-        return sum("INSERT INTO block_orders" in line for line in log)
+        return sum(text in line for line in log)
+
+
+def count_inserts():
+    return count("INSERT INTO block_orders")
+
+
+# Statements, whether they are prepared or not.
+def count_all():
+    return count("LOG:  statement: ") + count("LOG:  execute ")
+
+
+def count_calls():
+    return count("FROM snowflake_reserve(")
 
 
 def check(name, condition):
@@ -44,8 +57,12 @@ with Session(engine) as session:
     lost = order.id
     session.rollback()
 with Session(engine) as session:
+    before = count_all(), count_calls()
     orders = [Order(id=ids.next(), item="known") for _ in range(2500)]
     known = {order.id for order in orders}
+    # one id of the first block has been used
+    check("they come from 3 blocks, the first of which is there: 2 calls, and no other statement",
+          (count_all() - before[0], count_calls() - before[1]) == (2, 2))
     check("2500 ids are known before the flush, none is that of a rolled back row",
           len(known) == 2500 and lost not in known and 0 not in known)
     session.add_all(orders)
@@ -56,9 +73,10 @@ with Session(engine) as session:
         check("these rows are inserted by 3 statements", count_inserts() - before == 3)
 with Session(engine) as session:
     session.add_all(Order(item="default") for _ in range(2500))
-    before = count_inserts()
+    before, calls = count_inserts(), count_calls()
     session.commit()
     check("2500 rows without an id are inserted by 3 statements", count_inserts() - before == 3)
+    check("their ids come from 3 blocks more: 3 calls", count_calls() - calls == 3)
 with Session(engine) as session:
     rows = session.execute(select(Order.item, func.count()).group_by(Order.item)).all()
     check("all rows are in the table", sorted(map(tuple, rows)) == [("default", 2500), ("known", 2500)])
