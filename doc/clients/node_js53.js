@@ -6,6 +6,7 @@ types.setTypeParser(types.builtins.INT8, Number);
 async function main() {
   const client = new Client();
   await client.connect();
+  await client.query('CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id(), item text)');
   const { rows: [{ id }] } = await client.query("INSERT INTO orders (item) VALUES ('tea') RETURNING id");
   console.log(JSON.stringify(id));
   if (!Number.isSafeInteger(id)) throw new Error('too large for a number');

@@ -1,11 +1,15 @@
-# psycopg 3 returns an id as a Python int.
+# psycopg 3 returns an id as a Python int, also in JSON.
+import json
 import psycopg
 
 # no prepared statements, for pgbouncer in transaction mode
-with psycopg.connect(prepare_threshold=None) as connection:
-    (id,) = connection.execute(
-        "INSERT INTO orders (item) VALUES (%s) RETURNING id", ("tea",)
+with psycopg.connect(prepare_threshold=None) as db:
+    for table in "orders (%s, item text)", "parcels (%s, order_id bigint REFERENCES orders)":
+        db.execute("CREATE TABLE " + table % "id bigint PRIMARY KEY DEFAULT snowflake_id()")
+    (id,) = db.execute("INSERT INTO orders (item) VALUES (%s) RETURNING id", ["tea"]).fetchone()
+    db.execute("INSERT INTO parcels (order_id) VALUES (%s)", [id])
+    (nested, order) = db.execute(
+        "SELECT orders.id, to_jsonb(orders) FROM parcels JOIN orders ON orders.id = order_id"
     ).fetchone()
-    print(id)
-    (item,) = connection.execute("SELECT item FROM orders WHERE id = %s", (id,)).fetchone()
-    assert item == "tea"
+    print(id, nested, json.dumps(order), sep="\n")
+    db.execute("INSERT INTO orders (item) SELECT unnest(%s::text[])", [["coffee"] * 100])

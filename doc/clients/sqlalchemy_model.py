@@ -1,18 +1,24 @@
 # SQLAlchemy: the server makes the key, and INSERT ... RETURNING returns it.
-from sqlalchemy import BigInteger, Column, Text, create_engine, text
-from sqlalchemy.orm import Session, declarative_base
+import json
+from sqlalchemy import BigInteger, Column, ForeignKey, Text, create_engine, func, insert, select, text
+from sqlalchemy.orm import Session, declarative_base, relationship
 
 Base = declarative_base()
-
+key = lambda: Column(BigInteger, primary_key=True, server_default=text("snowflake_id()"))
 class Order(Base):
     __tablename__ = "orders"
-    id = Column(BigInteger, primary_key=True, server_default=text("snowflake_id()"))
-    item = Column(Text)
+    id, item = key(), Column(Text)
 
-engine = create_engine("postgresql+psycopg2://")
-Base.metadata.create_all(engine)
+class Parcel(Base):
+    __tablename__ = "parcels"
+    id, order_id = key(), Column(ForeignKey("orders.id"))    # of the type of that key
+    order = relationship(Order)
+
+Base.metadata.create_all(engine := create_engine("postgresql+psycopg2://"))
 with Session(engine) as session:
-    order = Order(item="tea")
-    session.add(order)
+    session.add(Parcel(order=(order := Order(item="tea"))))
     session.commit()
-    print(order.id)
+    print(order.id, session.scalars(select(Parcel)).one().order.id, sep="\n")
+    print(json.dumps(session.scalar(select(func.json_build_object("id", Order.id)))))    # a number
+    session.execute(insert(Order).returning(Order.id), [{"item": "coffee"}] * 100)
+    session.commit()

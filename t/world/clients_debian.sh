@@ -7,7 +7,8 @@
 # An example prints the id of a row, the same id from a row that refers to it, and JSON;
 # most then insert 100 more rows.  The server's log shows the number of statements.  The
 # layout makes ids that need 63 bits.  The programs in t/world/clients/ continue from
-# there, with schemas that are dumped, compared, loaded and dropped.
+# there, with schemas that are dumped, compared, loaded and dropped.  Then come the traps
+# in doc/clients/README.md.
 #
 # usage: t/world/clients_debian.sh [TOOL ...], as root
 
@@ -16,6 +17,10 @@ cd "$(dirname "$0")/../.."
 . script/lib.sh
 
 declare -A packages=(
+	[psycopg]='python3-psycopg python3-pandas'
+	[sqlalchemy]='python3-sqlalchemy python3-alembic python3-psycopg2'
+	[django]='python3-django python3-psycopg'
+	[jdbc]='default-jdk-headless libpostgresql-jdbc-java'
 	[rails]='ruby-activerecord ruby-pg'
 	[eloquent]='php-cli php-pgsql php-illuminate-database php-illuminate-events php-illuminate-filesystem php-symfony-process'
 	[doctrine]='php-cli php-pgsql php-doctrine-orm'
@@ -30,7 +35,7 @@ declare -A packages=(
 )
 # In the release with 18, Diesel does not compile with the other crates.
 declare -A in_release=([diesel]=17)
-all=(rails eloquent doctrine sequel gorm pgx diesel peewee sqlmodel asyncpg dbix_class)
+all=(psycopg sqlalchemy django jdbc rails eloquent doctrine sequel gorm pgx diesel peewee sqlmodel asyncpg dbix_class)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for tool in "$@"; do
 	[ -n "${packages[$tool]-}" ] || die "tool $tool is none of ${all[*]}"
@@ -48,8 +53,8 @@ run_tools()
 	done
 	make_release "$version"
 	{
-		chroot "$(release_dir "$version")" apt-get -q update &&
-			chroot "$(release_dir "$version")" env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+		in_release "$version" root apt-get -q update &&
+			in_release "$version" root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 				apt-get -q -y --no-install-recommends install "${wanted[@]}"
 	} >"$log" 2>&1 || { cat "$log"; echo "could not install the packages to be tested"; return 1; }
 	run_in_release "$version" t/world/clients_debian.sh "$@"
@@ -72,13 +77,16 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 fi
 
 umask 022
-# max_ahead is for run_more.
+port=$((20000 + RANDOM % 10000))
+# JDBC does not connect to a socket.  max_ahead is for run_more.
 start_throwaway_server <<END
+listen_addresses = 'localhost'
+port = $port
 snowflake.max_ahead = 10min
 snowflake.layout = 'snowflake epoch:1970-01-01T00:00:00Z'
 log_statement = all
 END
-export HOME=$throwaway
+export HOME=$throwaway PGPORT=$port
 clients=$throwaway/source/doc/clients
 tests=$throwaway/source/t/world/clients
 status=0
@@ -94,6 +102,20 @@ count_statements()
 {
 	tail --bytes="+$(($1 + 1))" "$throwaway/log" |
 		grep --count --ignore-case -E "LOG:  (statement|execute [^:]*): *($2)" || true
+}
+
+# Print the columns that have a default.
+defaults()
+{
+	query "SELECT string_agg(adrelid::regclass || '.' || attname || ' ' || format_type(atttypid, atttypmod) || ' '
+			|| pg_get_expr(adbin, adrelid), ', ' ORDER BY adrelid::regclass::text, attnum)
+		FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
+		WHERE attrelid IN ('orders'::regclass, 'parcels'::regclass)"
+}
+
+drop_tables()
+{
+	query 'SET client_min_messages = warning; DROP TABLE IF EXISTS parcels, orders CASCADE'
 }
 
 # Run an example that inserts a row, then 100 more with a number of statements; none if
@@ -118,11 +140,7 @@ run_example()
 	check "$tool: the id is the same in JSON" "$(query "SELECT count(*)
 		FROM jsonb_path_query('${lines[2]:-null}', 'lax $.**.id') AS found
 		WHERE found #>> '{}' = '${lines[0]}'")" -gt 0
-	check "$tool: the server makes the keys, and no other column has the default" \
-		"$(query "SELECT string_agg(adrelid::regclass || '.' || attname || ' ' || format_type(atttypid, atttypmod) || ' '
-				|| pg_get_expr(adbin, adrelid), ', ' ORDER BY adrelid::regclass::text)
-			FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-			WHERE attrelid IN ('orders'::regclass, 'parcels'::regclass)")" \
+	check "$tool: the server makes the keys, and no other column has the default" "$(defaults)" \
 		= 'orders.id bigint snowflake_id(), parcels.id bigint snowflake_id()'
 	[ "$statements" -gt 0 ] || return 0
 	ids=$(query "SELECT count(*) FROM orders WHERE item = 'coffee' AND id > 2 ^ 62")
@@ -131,15 +149,31 @@ run_example()
 		"$(count_statements "$size" '(INSERT INTO|COPY) ("?public"?\.)?"?orders')" -eq $((1 + statements))
 }
 
+# Run an example after sed has changed it, and check for a line that it prints or that
+# its error has.  The file comes last.
+check_trap()
+{
+	local name=$1 line=$2 change=$3 variant=variant.${*: -1:1}
+	shift 3
+
+	variant=$throwaway/variant.${variant##*.}
+	sed "$change" "${*: -1}" >"$variant"
+	drop_tables
+	"${@:1:$#-1}" "$variant" >out 2>&1 || true
+	grep -qE "$line" out || sed 's/^/# /' out
+	check "$tool: $name" "$(grep --count -E "$line" out)" -gt 0
+}
+
 # Run the example once more, and continue from there in the language of the tool.  Ids
-# are ahead of the clock, so that those after a DROP EXTENSION are greater only if the
-# server remembers them.
+# are ahead of the clock, so that those after a DROP EXTENSION are above AHEAD only if the
+# server remembers.
 run_more()
 {
 	local failed=
 
-	query 'SET client_min_messages = warning; DROP TABLE IF EXISTS parcels, orders'
-	query "SELECT snowflake_advance(snowflake_from_timestamp(now() + interval '4min'))" >/dev/null
+	drop_tables
+	AHEAD=$(query "SELECT ahead FROM snowflake_from_timestamp(now() + interval '4min') AS ahead, snowflake_advance(ahead)")
+	export AHEAD
 	"$@" >out 2>errors || failed=yes
 	grep -E '^(not )?ok - ' out | sed 's/ - / - clients_debian: '"$tool"': /' || failed=yes
 	if [ -n "$failed" ] || grep -q '^not ok - ' out; then
@@ -147,6 +181,33 @@ run_more()
 		[ -z "$failed" ] || echo "not ok - clients_debian: $tool broke off"
 		status=1
 	fi
+}
+
+check_psycopg()
+{
+	run_example 1 /usr/bin/python3 "$clients/psycopg3.py"
+	run_more /usr/bin/python3 "$tests/psycopg3.py"
+}
+
+check_sqlalchemy()
+{
+	run_example 1 /usr/bin/python3 "$clients/sqlalchemy_model.py"
+	run_more /usr/bin/python3 "$tests/with_alembic.py" sqlalchemy_model
+	check_trap 'a foreign key of type Integer is too narrow' 'integer out of range' \
+		's/Column(ForeignKey/Column(__import__("sqlalchemy").Integer, ForeignKey/' /usr/bin/python3 "$clients/sqlalchemy_model.py"
+}
+
+check_django()
+{
+	run_example 1 /usr/bin/python3 "$clients/django_model.py"
+	run_more /usr/bin/python3 "$tests/django_migrations.py"
+	check_trap 'without db_type_suffix(), the key would be an identity column, too' 'both default and identity' \
+		's/db_type_suffix/other/' /usr/bin/python3 "$clients/django_model.py"
+}
+
+check_jdbc()
+{
+	PGHOST=localhost run_example 1 java -cp /usr/share/java/postgresql.jar "$clients/Jdbc.java"
 }
 
 check_rails()
@@ -163,38 +224,50 @@ check_eloquent()
 
 check_doctrine()
 {
+	local identity
+
 	run_example 0 php "$clients/doctrine.php"
 	run_more php "$tests/doctrine.php"
+	check_trap 'the example runs without a default of null' '"id":[0-9]{19}' 's/, ORM.JoinColumn(.*null.)]/]/' php "$clients/doctrine.php"
+	check 'doctrine: a foreign key would get the default' "$(defaults)" \
+		= 'orders.id bigint snowflake_id(), parcels.id bigint snowflake_id(), parcels.order_id bigint snowflake_id()'
+	identity="s/'CUSTOM'), ORM.CustomIdGenerator(Snowflake::class)/'IDENTITY')/"
+	check_trap 'IDENTITY makes an identity column' '^1$' "$identity" php "$clients/doctrine.php"
 }
 
 check_sequel()
 {
 	run_example 1 ruby "$clients/sequel.rb"
 	run_more ruby "$tests/sequel.rb"
+	check_trap 'primary_key alone makes an identity column' '^1$' 's/column :id, .*/primary_key :id/' ruby "$clients/sequel.rb"
 }
 
 # Debian packages Go sources as a tree, without modules.
 build_go()
 {
-	GO111MODULE=off CGO_ENABLED=0 GOPATH=/usr/share/gocode GOCACHE=$throwaway/go GOFLAGS=-p=2 go build -o "$throwaway/$tool" "$clients/$tool.go"
+	GO111MODULE=off CGO_ENABLED=0 GOPATH=/usr/share/gocode GOCACHE=$throwaway/go GOFLAGS=-p=2 go build -o "$throwaway/$tool" "$1"
+}
+
+run_go()
+{
+	build_go "$1" && "$throwaway/$tool"
 }
 
 check_gorm()
 {
 	local size
 
-	build_go || true
-	run_example 1 "$throwaway/gorm"
+	run_example 1 run_go "$clients/gorm.go"
 	size=$(stat --format=%s "$throwaway/log")
 	"$throwaway/gorm" >out || true
 	check "gorm: the example runs again" "$(sed -n 2p out)" = "$(sed -n 1p out)"
 	check "gorm: AutoMigrate finds nothing to change" "$(count_statements "$size" 'CREATE|ALTER|DROP')" -eq 0
+	check_trap 'without autoIncrement:false, AutoMigrate fails' 'SQLSTATE 42601' 's/autoIncrement:false;//' run_go "$clients/gorm.go"
 }
 
 check_pgx()
 {
-	build_go || true
-	run_example 1 "$throwaway/pgx"
+	run_example 1 run_go "$clients/pgx.go"
 }
 
 # Debian's crates are a local registry.
@@ -224,14 +297,22 @@ check_diesel()
 
 check_peewee()
 {
+	local field
+
 	run_example 1 /usr/bin/python3 "$clients/peewee_model.py"
 	run_more /usr/bin/python3 "$tests/peewee_model.py"
+	for field in AutoField BigAutoField; do
+		check_trap "$field makes a serial" '^1$' "s/BigIntegerField(.*)/__import__('peewee').$field()/" \
+			/usr/bin/python3 "$clients/peewee_model.py"
+	done
 }
 
 check_sqlmodel()
 {
 	run_example 1 /usr/bin/python3 "$clients/sqlmodel_model.py"
-	run_more /usr/bin/python3 "$tests/sqlmodel_model.py"
+	run_more /usr/bin/python3 "$tests/with_alembic.py" sqlmodel_model
+	check_trap 'a foreign key of type int is too narrow' 'integer out of range' 's/, sa_type=BigInteger//' \
+		/usr/bin/python3 "$clients/sqlmodel_model.py"
 }
 
 check_asyncpg()

@@ -14,7 +14,7 @@ check "Sequel finds no sequence", DB.primary_key_sequence(:orders).nil?
 check "reset_primary_key_sequence does nothing", DB.reset_primary_key_sequence(:orders).nil?
 
 DB.extension :schema_dumper
-before = Order.max(:id)
+before = ENV["AHEAD"].to_i
 puts DB.dump_schema_migration
 check "a dump for any database loses the default", !DB.dump_schema_migration.include?("snowflake")
 migration = DB.dump_schema_migration(same_db: true)
@@ -25,4 +25,4 @@ DB.drop_table(:parcels, :orders)
 Sequel.extension :migration
 eval(migration).apply(DB, :up)
 check "that dump can be loaded", column_default(:orders) == "snowflake_id()" && DB.dump_schema_migration(same_db: true) == migration
-check "new ids are above the earlier ones", Order.create(item: "milk").id > before
+check "new ids are still ahead of the clock", Order.create(item: "milk").id > before
