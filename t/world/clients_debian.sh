@@ -8,7 +8,7 @@
 # most then insert 100 more rows.  The server's log shows the number of statements.  The
 # layout makes ids that need 63 bits.  The programs in t/world/clients/ continue from
 # there, with schemas that are dumped, compared, loaded and dropped.  Then come the traps
-# in doc/clients/README.md.
+# in doc/clients/README.md, and new tables while the guide's event trigger is there.
 #
 # usage: t/world/clients_debian.sh [TOOL ...], as root
 
@@ -195,6 +195,15 @@ check_sqlalchemy()
 	run_more /usr/bin/python3 "$tests/with_alembic.py" sqlalchemy_model
 	check_trap 'a foreign key of type Integer is too narrow' 'integer out of range' \
 		's/Column(ForeignKey/Column(__import__("sqlalchemy").Integer, ForeignKey/' /usr/bin/python3 "$clients/sqlalchemy_model.py"
+	check_new_keys /usr/bin/python3 - <<-'END'
+		from sqlalchemy import BigInteger, Column, create_engine
+		from sqlalchemy.orm import Session, declarative_base
+		class Basket(declarative_base()):
+		    __tablename__, id = "baskets", Column(BigInteger, primary_key=True)
+		Basket.metadata.create_all(engine := create_engine("postgresql+psycopg2://"))
+		with Session(engine) as session, session.begin():
+		    session.add(Basket())
+	END
 }
 
 check_django()
@@ -203,6 +212,19 @@ check_django()
 	run_more /usr/bin/python3 "$tests/django_migrations.py"
 	check_trap 'without db_type_suffix(), the key would be an identity column, too' 'both default and identity' \
 		's/db_type_suffix/other/' /usr/bin/python3 "$clients/django_model.py"
+	check_new_keys /usr/bin/python3 - <<-'END'
+		import os, django
+		from django.conf import settings
+		from django.db import connection, models
+		settings.configure(DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", DATABASES={
+		    "default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}})
+		django.setup()
+		class Basket(models.Model):
+		    class Meta: app_label, db_table = "shop", "baskets"
+		with connection.schema_editor() as editor:
+		    editor.create_model(Basket)
+		Basket.objects.create()
+	END
 }
 
 check_jdbc()
@@ -214,12 +236,27 @@ check_rails()
 {
 	run_example 1 ruby "$clients/rails.rb"
 	run_more ruby "$tests/rails.rb"
+	check_new_keys ruby - <<-'END'
+		require "active_record"
+		ActiveRecord::Base.establish_connection(adapter: "postgresql")
+		ActiveRecord::Schema.define { create_table :baskets }
+		Class.new(ActiveRecord::Base) { self.table_name = "baskets" }.create!
+	END
 }
 
 check_eloquent()
 {
 	run_example 1 php "$clients/eloquent.php"
 	run_more php "$tests/eloquent.php"
+	check_new_keys php <<-'END'
+		<?php
+		require 'Illuminate/Database/autoload.php';
+		$db = new Illuminate\Database\Capsule\Manager;
+		$db->addConnection(['driver' => 'pgsql', 'host' => getenv('PGHOST'), 'database' => getenv('PGDATABASE'), 'username' => getenv('PGUSER')]);
+		$db->setAsGlobal();
+		$db->schema()->create('baskets', function ($table) { $table->id(); });
+		$db->table('baskets')->insertGetId([]);
+	END
 }
 
 check_doctrine()
@@ -233,6 +270,7 @@ check_doctrine()
 		= 'orders.id bigint snowflake_id(), parcels.id bigint snowflake_id(), parcels.order_id bigint snowflake_id()'
 	identity="s/'CUSTOM'), ORM.CustomIdGenerator(Snowflake::class)/'IDENTITY')/"
 	check_trap 'IDENTITY makes an identity column' '^1$' "$identity" php "$clients/doctrine.php"
+	with_event_trigger check_trap 'and fails with the event trigger' 'NoIdentityValue' "$identity" php "$clients/doctrine.php"
 }
 
 check_sequel()
