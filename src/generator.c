@@ -237,7 +237,10 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
 		if (spot.tick < range.end)
 			break;
-		BoundMakeRoom(layout, &range, spot.tick, wait_start);
+		if (range.late)
+			range.called = PG_UINT64_MAX;	/* that tick is full: start over */
+		else
+			BoundMakeRoom(layout, &range, spot.tick, wait_start);
 	}
 
 	error_context_stack = errcallback.previous;

@@ -224,7 +224,7 @@ start_with_clock($node, 0);
 # A fresh worker id
 ($code, $message) = sqlstate_of($node, $reset);
 is($code, '55000', 'no reset for the worker id that ran ahead');
-like($message, qr/same worker id.*HINT: .*snowflake\.worker_id/s, 'the error says what to do');
+like($message, qr/same worker id.*HINT: .*worker id that has never been used/s, 'the error says what to do');
 
 # A limited max_ahead
 my $session = $node->background_psql('postgres', on_error_stop => 0);
