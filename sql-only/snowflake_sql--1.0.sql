@@ -1513,8 +1513,26 @@ BEGIN
 	-- lease() has this lock when it calls us; without the lock, it could be about to put
 	-- the old settings into force again
 	LOCK TABLE snowflake_sql.lease IN EXCLUSIVE MODE;
-	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
 	SELECT * INTO previous FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
+
+	-- Drop sequences from before the present settings, except those that an open transaction
+	-- has used; any role can create views on them, which must not make this fail.  Behind
+	-- the door, a wait for a sequence could be part of a deadlock, however short it is.
+	PERFORM set_config('lock_timeout', '1ms', true);
+	FOR old_sequence IN
+		SELECT oid::regclass FROM pg_class
+		WHERE relnamespace = 'snowflake_sql'::regnamespace AND relkind = 'S'
+			AND substring(relname FROM '[0-9]+$')::integer < previous.number
+	LOOP
+		BEGIN
+			EXECUTE format('DROP SEQUENCE %s', old_sequence);
+		EXCEPTION WHEN lock_not_available OR dependent_objects_still_exist THEN
+			NULL;
+		END;
+	END LOOP;
+	PERFORM set_config('lock_timeout', lock_timeout, true);
+
+	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
 	settings.number := coalesce(previous.number, 0) + 1;
 	furthest := greatest(snowflake_sql.now_tick(layout), 0) + settings.max_ahead;
 	IF previous.number IS NOT NULL THEN
@@ -1557,21 +1575,6 @@ BEGIN
 	VALUES (settings.number, layout.text, new_worker_id, new_datacenter_id, new_max_ahead, new_max_wait,
 		settings.start_tick);
 
-	-- drop older sequences, except those that an open transaction has used; any role can
-	-- create views on them, which must not make this fail
-	PERFORM set_config('lock_timeout', '1ms', true);
-	FOR old_sequence IN
-		SELECT oid::regclass FROM pg_class
-		WHERE relnamespace = 'snowflake_sql'::regnamespace AND relkind = 'S'
-			AND substring(relname FROM '[0-9]+$')::integer < settings.number - 1
-	LOOP
-		BEGIN
-			EXECUTE format('DROP SEQUENCE %s', old_sequence);
-		EXCEPTION WHEN lock_not_available OR dependent_objects_still_exist THEN
-			NULL;
-		END;
-	END LOOP;
-	PERFORM set_config('lock_timeout', lock_timeout, true);
 END
 $$;
 

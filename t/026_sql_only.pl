@@ -324,8 +324,9 @@ foreach my $layout ('snowflake', 'time:41 worker:5 sequence:2')
 		"32000\n0\n0", 'no id is made twice, and all increase');
 }
 
-# The same, while settings change
+# The same, while settings change, and waits for locks soon look for deadlocks
 new_hunt('changes', "'time:41 worker:5 sequence:2', 1, max_ahead => '1 hour'");
+$node->safe_psql('changes', "ALTER DATABASE changes SET deadlock_timeout = '10ms'");
 my $clients = start_hunt('changes');
 foreach my $settings (
 	"'time:41 worker:5 sequence:2', 2",

@@ -198,7 +198,7 @@ sub start_clients
 	append_to_file($file, $script);
 	my $run = IPC::Run::start(
 		[
-			$node->installed_command('pgbench'), '--no-vacuum',
+			$node->installed_command('pgbench'), '--no-vacuum', '--failures-detailed',
 			split(' ', $options),
 			'--file' => $file,
 			'--host' => $node->host,
@@ -207,16 +207,18 @@ sub start_clients
 		],
 		'>' => \$out,
 		'2>' => \$err);
-	return { run => $run, err => \$err };
+	return { run => $run, out => \$out, err => \$err };
 }
 
 # Wait until clients have ended.  Any error or warning that one has seen fails the test.
+# pgbench shows only the number of deadlocks.
 sub finish_clients
 {
 	my ($clients, $name) = @_;
 	my $ok = $clients->{run}->finish;
 	my $errors = join("\n", grep { /error|aborted|warning/i } split /\n/, ${ $clients->{err} });
 
+	$errors .= $1 if ${ $clients->{out} } =~ /^(number of \w+ failures: [1-9].*)/m;
 	ok($ok && $errors eq '', $name) or diag($errors || ${ $clients->{err} });
 	return;
 }
