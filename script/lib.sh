@@ -307,7 +307,15 @@ attempt()
 	set -e
 }
 
-# Do the same, and print how long it took.  If it fails, set the caller's "status" to 1.
+# Run a command or a function of the caller, and write its output to the caller's $work/log
+# as well.
+logged()
+{
+	# shellcheck disable=SC2154
+	"$@" 2>&1 | tee "$work/log"
+}
+
+# Do as attempt() does, and print how long it took.  If it fails, set the caller's "status" to 1.
 stage()
 {
 	local start=$SECONDS failed outcome=
