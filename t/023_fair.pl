@@ -240,4 +240,43 @@ $node->safe_psql('postgres', "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflak
 is($code, '00000', 'advances that raise nothing move no session ahead') or diag($message);
 $node->stop;
 
+#
+# A session ahead of the clock stays in a tick for as long as no other one moves on.  It is
+# not greedy if it has made many ids there, but few per tick of the clock.
+#
+$node = new_server(
+	'stays', clock => 1,
+	'snowflake.layout' => 'time:31 worker:5 sequence:7 tick:1s',
+	'snowflake.max_ahead' => '20s',
+	'snowflake.max_wait' => 0);
+my $modest = $node->background_psql('postgres', on_error_stop => 0);
+my $make = "SELECT count(snowflake_nextval()) || ' ids' FROM generate_series(1, %d)";
+my $next_second = 'SELECT pg_sleep(1 - extract(microseconds FROM clock_timestamp())::integer % 1000000 / 1e6)';
+
+# take all that blocks can have
+sub fill_with_blocks
+{
+	my ($code, $message) = sqlstate_of($node, <<'EOC');
+DO $$
+BEGIN
+	LOOP
+		PERFORM snowflake_reserve(112);
+		COMMIT;
+	END LOOP;
+END
+$$
+EOC
+	is($code, 'SF001', 'blocks take all that they can have') or diag($message);
+}
+
+$modest->query_safe($next_second);
+fill_with_blocks();
+is($modest->query_safe(sprintf $make, 10), '10 ids', 'another session makes ids, too');
+$modest->query_safe($next_second);
+is($modest->query_safe(sprintf $make, 6), '6 ids', 'so it does a second later');
+fill_with_blocks();
+is($modest->query(sprintf $make, 10), '10 ids', 'and after others have filled the tick that came');
+$modest->quit;
+$node->stop;
+
 done_testing();
