@@ -35,6 +35,12 @@ make_ids()
 {
 	local _
 
+	# Clients of different lives do not start at the same time.  With this, a server that
+	# has lost its mark nevertheless makes the same ids again, and another one changes
+	# nothing.
+	run_sql "$1" "
+		SELECT FROM snowflake_advance(snowflake_first_from(
+			'$power_clock'::timestamptz + interval '1 min'))" >/dev/null
 	for _ in 1 2 3 4; do
 		while :; do
 			as_server stdbuf --output=L psql --no-psqlrc --quiet --dbname="$1" --command='
