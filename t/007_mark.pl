@@ -154,14 +154,15 @@ cmp_ok($below, '>', 0, "mutant that reads the floor first: $below ids are not");
 foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 {
 	my $node = new_server(
-		$mutant ? 'half_way_mutant'   : 'half_way', clock => 1, wal_level => 'replica', max_wal_senders => 5,
+		$mutant ? 'half_way_mutant' : 'half_way', clock => 1, wal_level => 'replica', max_wal_senders => 5,
+		'snowflake.max_ahead' => '60s',
 		$mutant ? (mutant => $mutant) : ());
 
 	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 	my $mark = mark_of($node);
 	$node->stop;
 	$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
-	start_with_clock($node, -2);
+	start_with_clock($node, -30);
 	my $first = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $first->query_safe('SELECT pg_backend_pid()');
 	begin_query($first, 'SELECT snowflake_nextval();');
@@ -184,7 +185,7 @@ foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
 
 	$mark = mark_of($node);
 	$node->stop;
-	start_with_clock($node, -2);
+	start_with_clock($node, -40);
 	$node->safe_psql('postgres', 'SELECT snowflake_advance(1)');
 	cmp_ok(
 		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $mark,
@@ -474,9 +475,11 @@ foreach my $case ([1], [0], with_mutants() ? [ 0, 'forgets what was dropped' ] :
 		"dropped$new_ids" . ($mutant ? '_mutant' : ''), clock => 1, 'snowflake.layout' => 'snowflake lane:0',
 		'snowflake.max_ahead' => '10s',
 		$mutant ? (mutant => $mutant, synchronous_commit => 'on') : ());
+	my $began = time;
 	@collectors = start_collectors($node, 4);
 	sleep 1.5;
 	stop_collectors(@collectors);
+	my $ended = time;
 
 	# right after the mark was written, so that it stays for a while
 	my $file = PostgreSQL::Test::Utils::tempdir() . '/one.ids';
@@ -500,11 +503,9 @@ SELECT snowflake_nextval() FROM generate_series(1, $new_ids);
 	$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake') if !$new_ids;
 	push @collectors, { ids => $file } if $new_ids;
 	$node->stop('immediate');
-	start_with_clock($node, -5);
-	push @collectors, my @later = start_collectors($node, 4);
-	sleep 3.5;
-	stop_collectors(@later);
-	my ($ids, $duplicates) = count_duplicates(@collectors);
+	start_with_clock($node, $began - time);
+	my ($later) = live_from($node, $began, $ended + 1);
+	my ($ids, $duplicates) = count_duplicates(@collectors, @$later);
 	note("$ids ids, $duplicates duplicates");
 
 	if ($mutant)
@@ -514,7 +515,7 @@ SELECT snowflake_nextval() FROM generate_series(1, $new_ids);
 	else
 	{
 		is($duplicates, 0, "dropped, created, $new_ids ids, crashed, clock back: no id is made twice");
-		cmp_ok($ids, '>', 50_000, 'many ids were made');
+		cmp_ok($ids, '>', 20_000, 'many ids were made');
 	}
 	$node->stop('immediate');
 }

@@ -135,7 +135,12 @@ foreach my $mutant (with_mutants() ? ('forgets the mark', 'does not flush') : ()
 	$node = new_hunting_server($mutant =~ tr/ /_/r, %unflushed);
 	use_mutant($node, $mutant);
 	$node->restart;
-	($ids, $duplicates) = hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);
+	# a matter of chance, if the machine is busy
+	foreach my $try (1 .. 5)
+	{
+		($ids, $duplicates) = hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);
+		last if $duplicates > 0;
+	}
 	cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
 	$node->stop('immediate');
 }

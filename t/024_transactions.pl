@@ -119,8 +119,14 @@ if (with_mutants())
 	foreach my $case (@transactions[ 1, 4 ])
 	{
 		my ($name, $transaction, $worker) = @$case;
-		my ($found, $ids, $duplicates) = hunt_rolled_back($node, $transaction, $worker);
+		my ($found, $ids, $duplicates);
 
+		# a matter of chance, if the machine is busy
+		foreach my $try (1 .. 5)
+		{
+			($found, $ids, $duplicates) = hunt_rolled_back($node, $transaction, $worker);
+			last if $duplicates > 0;
+		}
 		cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found ($name)");
 	}
 	$node->stop;
