@@ -74,8 +74,8 @@ static struct
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
 	int64		id_bits;		/* server bits and lane, in place */
-	uint64		ids_before;		/* made by the session before this tick */
-	uint64		opened;			/* the clock's tick when it came to this one */
+	uint64		counted_from;	/* tick of the clock: to count ids taken since */
+	uint64		ids_before;		/* made by the session before that tick */
 }			window;
 
 static uint64 last_word = 0;	/* 0: none yet */
@@ -141,17 +141,15 @@ is_configured(void)
 
 /*
  * Compute the ticks that a call may use.  A session that wants a block, or
- * took more than an eighth of a lane per tick of the clock since it came to
- * its last tick, must leave room for others: its ids may be only half as far
- * ahead of the clock.  One that is ahead stays in a tick for as long as others
- * do not move on, so the number of ids alone does not tell.
+ * has lately taken more than an eighth of a lane per tick of the clock, must
+ * leave room for others: its ids may be only half as far ahead of the clock.
  */
 static void
 look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 {
 	uint64		taken = stats_pending[STATS_IDS] - window.ids_before;
 	uint64		ahead = LimitAhead(layout);
-	uint64		clock_ticks = 1;
+	int64		elapsed;
 
 	range->version = config.version;
 	range->worker = &config.worker;
@@ -184,10 +182,10 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 
 	range->from = Max(Max(range->now_tick, range->floor),
 					  Max(config.start, config.next_tick));
-	if (range->now_tick > window.opened)
-		clock_ticks += range->now_tick - window.opened;
+	/* negative if the clock was stepped back */
+	elapsed = range->now_tick - window.counted_from;
 	range->greedy = block ||
-		taken / clock_ticks > Max(config.sequence_mask / 8, 1);
+		taken / Max(elapsed, 1) > Max(config.sequence_mask / 8, 1);
 	range->ahead_end = range->now_tick + (range->greedy ? ahead / 2 : ahead) + 1;
 	range->end = Min(Min(range->limit, range->lease_end),
 					 Min(range->ahead_end, (uint64) layout->last_tick + 1));
@@ -269,10 +267,10 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 	if (setting_sequence_start == SEQUENCE_START_RANDOM && !filled_lane && !block)
 		window.lane.start |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
 	window.id_bits = config.worker.bits | ((int64) spot.lane << config.lane_shift);
-	if (spot.tick != last_tick)
+	if (range.now_tick != window.counted_from)
 	{
+		window.counted_from = range.now_tick;
 		window.ids_before = stats_pending[STATS_IDS];
-		window.opened = range.now_tick;
 	}
 	window.clock_length = range.wall_tick < 0 || range.late ? 0 : layout->tick;
 }

@@ -279,4 +279,17 @@ is($modest->query(sprintf $make, 10), '10 ids', 'and after others have filled th
 $modest->quit;
 $node->stop;
 
+#
+# Nor is it greedy if it stays in a tick because the clock was stepped back.
+#
+$node = new_server('back', clock => 1, 'snowflake.layout' => 'js53', 'snowflake.max_wait' => 0);
+$modest = $node->background_psql('postgres', on_error_stop => 0);
+$modest->query_safe('SELECT snowflake_nextval()');
+set_clock($node, -4);
+$make = "SELECT count(snowflake_nextval()) || ' ids' FROM generate_series(1, 100) WHERE pg_sleep(0.01) IS NOT NULL";
+is($modest->query($make), '100 ids', 'a session makes ids after a step back');
+is(take_errors($modest), '', 'without errors');
+$modest->quit;
+$node->stop;
+
 done_testing();
