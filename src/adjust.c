@@ -150,9 +150,14 @@ AdjustAdvance(int64 id, bool force)
 	open_mark(&mark);
 	MarkCheckStays(&mark);
 	MarkLockPages(&mark);
-	if (tick <= limit_slot->closed &&
-		limit_slot->written == mark.guard.bound &&
-		mark.value <= mark.guard.bound)
+
+	/*
+	 * Nothing changes if ids begin above it anyway.  After a start they begin
+	 * above the bound, which must go on to show who wrote it.
+	 */
+	if (mark.value <= mark.guard.bound &&
+		(limit_slot->written == 0 ? id <= mark.guard.bound :
+		 limit_slot->written == mark.guard.bound && tick <= limit_slot->closed))
 	{
 		MarkLeave(&mark);
 		return;

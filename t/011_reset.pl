@@ -236,6 +236,13 @@ is($code, '55000', 'no reset if max_ahead has no limit');
 like($message, qr/HINT: .*snowflake\.max_ahead/s, 'the error says what to do');
 set_and_reload($node, "snowflake.max_ahead = '5s'");
 
+# An advance that changes nothing does not look like ids of the fresh worker id, either.
+my $bound = $node->safe_psql('postgres', 'SELECT bound FROM snowflake_internal.guard');
+($code, $message) = sqlstate_of($node, 'SELECT snowflake_advance(1)');
+is($code, '00000', 'ids can be advanced to one of the past') or diag($message);
+is( $node->safe_psql('postgres', 'SELECT bound FROM snowflake_internal.guard'),
+	$bound, 'which leaves the mark as it was');
+
 # A privilege
 $node->safe_psql(
 	'postgres',
