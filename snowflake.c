@@ -191,7 +191,7 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int32		count = PG_GETARG_INT32(0);
 	int64		reservable;
-	int64		wait_start = 0;
+	int64		waited = 0;
 
 	PreventCommandDuringRecovery("snowflake_reserve()");
 	if (count < 1 || count > MAX_RESERVED)
@@ -218,7 +218,7 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 		bool		nulls[2] = {false};
 
 		CHECK_FOR_INTERRUPTS();
-		count -= GeneratorReserve(count, &first_id, &last_id, &wait_start);
+		count -= GeneratorReserve(count, &first_id, &last_id, &waited);
 		values[0] = Int64GetDatum(first_id);
 		values[1] = Int64GetDatum(last_id);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);

@@ -37,10 +37,10 @@ PG_FUNCTION_INFO_V1(snowflake_reset_mark);
 static void
 open_mark(Mark *mark)
 {
-	int64		wait_start = 0;
+	int64		waited = 0;
 
 	while (MarkOpen(mark, MARK_WAIT) != MARK_OPENED)
-		BoundWaitForMark(&wait_start);
+		BoundWaitForMark(&waited);
 }
 
 /* Write the new contents of the mark, and unlock it. */

@@ -6,8 +6,8 @@
  * generator.c lists the bounds.  Whatever these functions do, the caller looks
  * at all bounds again.
  *
- * A call waits for at most snowflake.max_wait, counted from its first wait:
- * "wait_start", which the caller keeps, is 0 until then.
+ * A call waits for at most snowflake.max_wait, not counting the time in which
+ * it moves the limit.  The caller keeps "waited", which is 0 at first.
  *
  * snowflake/src/bound.c
  *
@@ -26,9 +26,9 @@
 
 /* Wait for a lease, or for ours to be extended. */
 void
-BoundWaitForLease(const Worker *worker, int64 *wait_start)
+BoundWaitForLease(const Worker *worker, int64 *waited)
 {
-	if (ClockKeepWaiting(10000, WAIT_LEASE, 0, wait_start))
+	if (ClockKeepWaiting(10000, WAIT_LEASE, 0, waited))
 		return;
 
 	ereport(ERROR,
@@ -43,9 +43,9 @@ BoundWaitForLease(const Worker *worker, int64 *wait_start)
 
 /* Wait for a transaction that changes or drops a relation of the mark. */
 void
-BoundWaitForMark(int64 *wait_start)
+BoundWaitForMark(int64 *waited)
 {
-	if (!ClockKeepWaiting(10000, WAIT_MARK, 0, wait_start))
+	if (!ClockKeepWaiting(10000, WAIT_MARK, 0, waited))
 		MarkThrowLocked();
 }
 
@@ -70,7 +70,7 @@ throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
  */
 static void
 wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
-			   uint64 ahead, uint64 mark_tick, int64 *wait_start)
+			   uint64 ahead, uint64 mark_tick, int64 *waited)
 {
 	uint64		reservation = LimitReservation(layout);
 	uint64		begin = Max(mark_tick, Max(range->floor, range->start));
@@ -82,19 +82,20 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	/* the clock may have come near enough since the caller looked */
 	if (tick <= now_tick + ahead)
 		return;
-	missing = LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick) - ahead) - now;
+	missing = LayoutTickToTime(layout, tick - ahead) - now;
 
 	/*
 	 * After a start the mark is up to a reservation ahead of the last id.
 	 * Wait that long even beyond max_wait, so that a restart alone causes no
-	 * error.  Add 2: the limit is the tick after the reservation, and if the
-	 * mark is in that tick, ids begin in the one after it.
+	 * error, unless the session is greedy and max_ahead small.  Add 2: the
+	 * limit is the tick after the reservation, and if the mark is in that
+	 * tick, ids begin in the one after it.
 	 */
 	if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
 		at_least = (reservation + 2) * layout->tick;
 
 	/* look again now and then, in case the clock is corrected */
-	if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, wait_start))
+	if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, waited))
 		return;
 
 	if (mark_tick == 0 && range->worker->start > now_tick + ahead)
@@ -127,7 +128,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 /* Deal with the bound that excludes a tick: move it, wait, or throw. */
 void
 BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
-			  int64 *wait_start)
+			  int64 *waited)
 {
 	uint64		mark_tick;
 	uint64		mark_ahead;
@@ -141,12 +142,12 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 	if (tick >= range->ahead_end)
 	{
 		wait_for_clock(layout, range, tick, range->ahead_end - range->now_tick - 1,
-					   0, wait_start);
+					   0, waited);
 		return;
 	}
 	if (tick >= range->lease_end)
 	{
-		BoundWaitForLease(range->worker, wait_start);
+		BoundWaitForLease(range->worker, waited);
 		return;
 	}
 	switch (LimitMove(layout, range->worker, range->version, tick, true,
@@ -156,12 +157,12 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 		case LIMIT_BUSY:
 			break;
 		case LIMIT_LOCKED:
-			BoundWaitForMark(wait_start);
+			BoundWaitForMark(waited);
 			break;
 		case LIMIT_IS_FAR:
 			if (mark_tick > (uint64) layout->last_tick)
 				throw_mark_exhausted(layout, range->worker, mark_tick);
-			wait_for_clock(layout, range, mark_tick, mark_ahead, mark_tick, wait_start);
+			wait_for_clock(layout, range, mark_tick, mark_ahead, mark_tick, waited);
 			break;
 	}
 }

@@ -32,8 +32,8 @@ typedef struct TickRange
 } TickRange;
 
 extern void BoundMakeRoom(const Layout *layout, const TickRange *range,
-						  uint64 tick, int64 *wait_start);
-extern void BoundWaitForLease(const Worker *worker, int64 *wait_start);
-extern void BoundWaitForMark(int64 *wait_start);
+						  uint64 tick, int64 *waited);
+extern void BoundWaitForLease(const Worker *worker, int64 *waited);
+extern void BoundWaitForMark(int64 *waited);
 
 #endif							/* SNOWFLAKE_BOUND_H */

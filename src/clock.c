@@ -295,32 +295,31 @@ ClockWaitEvent(WaitReason reason)
 
 /*
  * Sleep for a while.  False if the call has already waited for the longer of
- * snowflake.max_wait and "at_least".  Go by the reference clock, because the
- * wall clock may be stepped meanwhile.
+ * snowflake.max_wait and "at_least".  "waited" is for how long, in us.  Go by
+ * the reference clock, because the wall clock may be stepped meanwhile.
  */
 bool
 ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
-				 int64 *wait_start)
+				 int64 *waited)
 {
 	int64		max_wait = Max(setting_max_wait * INT64CONST(1000), at_least);
-	int64		now = ClockReference();
-	int64		left;
+	int64		left = max_wait - *waited;
+	int64		begin = ClockReference();
+	int64		slept;
 
-	if (*wait_start == 0)
-	{
-		*wait_start = now;
-		StatsAdd(STATS_WAITS, max_wait > 0 ? 1 : 0);
-	}
-	left = max_wait - (now - *wait_start);
 	if (left <= 0)
 		return false;
+	if (*waited == 0)
+		StatsAdd(STATS_WAITS, 1);
 
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (Max(Min(a_while, left), 0) + 999) / 1000,
+					 (Min(a_while, left) + 999) / 1000,
 					 ClockWaitEvent(reason));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	StatsAdd(STATS_WAIT_TIME, ClockReference() - now);
+	slept = Max(ClockReference() - begin, 1);
+	*waited += slept;
+	StatsAdd(STATS_WAIT_TIME, slept);
 	return true;
 }

@@ -29,6 +29,6 @@ pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
 extern TimestampTz ClockReadCheckpoint(void);
 extern uint32 ClockWaitEvent(WaitReason reason);
 extern bool ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
-							 int64 *wait_start);
+							 int64 *waited);
 
 #endif							/* SNOWFLAKE_CLOCK_H */

@@ -97,7 +97,7 @@ count_error(void *arg)
  * comparison of versions shows it.
  */
 static void
-configure(int64 *wait_start)
+configure(int64 *waited)
 {
 	const Layout *layout;
 	int64		old_bits = config.worker.bits;
@@ -109,7 +109,7 @@ configure(int64 *wait_start)
 	SettingsCheckUsable();
 	layout = SharedLayout();
 	while (version = WorkerGet(&config.worker), config.worker.id < 0)
-		BoundWaitForLease(&config.worker, wait_start);
+		BoundWaitForLease(&config.worker, waited);
 	WorkerPutBits(&config.worker, layout);
 
 	/*
@@ -119,7 +119,7 @@ configure(int64 *wait_start)
 	if (last_word != 0 && config.worker.bits != old_bits)
 		config.next_tick = (last_word >> config.sequence_bits) + 1;
 	while (!LimitReadPages(layout, &config.worker, &config.start))
-		BoundWaitForMark(wait_start);
+		BoundWaitForMark(waited);
 	LaneEnter(layout);
 
 	config.time_shift = layout->shift[FIELD_TIME];
@@ -193,7 +193,7 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 
 /* Open a window: choose the lane and the tick that the next ids come from. */
 static void
-open_window(TimestampTz now, bool block, int64 *wait_start)
+open_window(TimestampTz now, bool block, int64 *waited)
 {
 	const Layout *layout;
 	TickRange	range = {.called = PG_UINT64_MAX};
@@ -202,6 +202,7 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 	uint64		mark_tick;
 	uint64		mark_ahead;
 	int			last_lane;
+	bool		tried = false;
 	ErrorContextCallback errcallback = {
 		.callback = count_error,
 		.previous = error_context_stack
@@ -211,22 +212,13 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 	error_context_stack = &errcallback;
 	StatsFoldNowAndThen(now);
 
-	/* move the limit early, so that nobody has to wait for it */
-	last_tick = last_word >> config.sequence_bits;
-	if (LimitIsNear(last_tick) && is_configured())
-	{
-		(void) LimitMove(SharedLayout(), &config.worker, config.version,
-						 last_tick, false, &mark_tick, &mark_ahead);
-		now = GetCurrentTimestamp();
-	}
-
 	/* after anything that takes time, look at everything again */
 	for (;; now = GetCurrentTimestamp())
 	{
 		CHECK_FOR_INTERRUPTS();
 		if (!is_configured())
 		{
-			configure(wait_start);
+			configure(waited);
 			continue;
 		}
 
@@ -238,17 +230,28 @@ open_window(TimestampTz now, bool block, int64 *wait_start)
 		look(layout, now, block, &range);
 		last_lane = (last_id >> config.lane_shift) & LayoutLargest(layout, FIELD_LANE);
 		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
-		if (spot.tick < range.end)
+		if (spot.tick >= range.end)
+		{
+			if (range.late)
+				range.called = PG_UINT64_MAX;	/* that tick is full: start
+												 * over */
+			else
+				BoundMakeRoom(layout, &range, spot.tick, waited);
+			continue;
+		}
+
+		/* try once to move the limit early, so that nobody has to wait for it */
+		if (tried || range.late || !LimitIsNear(spot.tick))
 			break;
-		if (range.late)
-			range.called = PG_UINT64_MAX;	/* that tick is full: start over */
-		else
-			BoundMakeRoom(layout, &range, spot.tick, wait_start);
+		(void) LimitMove(layout, &config.worker, config.version, spot.tick,
+						 false, &mark_tick, &mark_ahead);
+		tried = true;
 	}
 
 	error_context_stack = errcallback.previous;
 
 	/* if the session leaves its lane while the tick goes on, that is full */
+	last_tick = last_word >> config.sequence_bits;
 	if (last_word == 0 || range.from > last_tick)
 		filled_lane = false;
 	else if (spot.tick != last_tick || spot.lane != last_lane)
@@ -296,7 +299,7 @@ int64
 GeneratorNext(int64 tag_bits)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int64		wait_start = 0;
+	int64		waited = 0;
 
 	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
@@ -305,7 +308,7 @@ GeneratorNext(int64 tag_bits)
 
 	for (;; now = GetCurrentTimestamp())
 	{
-		open_window(now, false, &wait_start);
+		open_window(now, false, &waited);
 		if (take(1, tag_bits) > 0)
 			return last_id;
 	}
@@ -315,7 +318,7 @@ GeneratorNext(int64 tag_bits)
 const Worker *
 GeneratorWorker(void)
 {
-	int64		wait_start = 0;
+	int64		waited = 0;
 	ErrorContextCallback errcallback = {
 		.callback = count_error,
 		.previous = error_context_stack
@@ -323,7 +326,7 @@ GeneratorWorker(void)
 
 	error_context_stack = &errcallback;
 	while (!is_configured())
-		configure(&wait_start);
+		configure(&waited);
 	error_context_stack = errcallback.previous;
 	return &config.worker;
 }
@@ -359,17 +362,17 @@ GeneratorReservable(void)
  * Make a block of consecutive ids: "count" or, if that is less, as many as the
  * lane has left in its tick.  Returns their number.  The layout must have
  * consecutive ids, see above.  A caller that needs several blocks passes the
- * same "wait_start" for all, 0 at first, so that snowflake.max_wait covers
+ * same "waited" for all, 0 at first, so that snowflake.max_wait covers
  * them together.
  */
 int
-GeneratorReserve(int count, int64 *first, int64 *last, int64 *wait_start)
+GeneratorReserve(int count, int64 *first, int64 *last, int64 *waited)
 {
 	int			taken;
 
 	do
 	{
-		open_window(GetCurrentTimestamp(), true, wait_start);
+		open_window(GetCurrentTimestamp(), true, waited);
 		taken = take(count, 0);
 	} while (taken == 0);
 

@@ -15,7 +15,7 @@
 extern int64 GeneratorNext(int64 tag_bits);
 extern int64 GeneratorReservable(void);
 extern int	GeneratorReserve(int count, int64 *first, int64 *last,
-							 int64 *wait_start);
+							 int64 *waited);
 extern bool GeneratorLast(int64 *id);
 extern void GeneratorForgetLast(void);
 extern const Worker *GeneratorWorker(void);

@@ -50,6 +50,16 @@ sleep 2;
 is( scalar(my @none = $generic_records->($start, $node->safe_psql('postgres', 'SELECT pg_switch_wal()'))), 0,
 	'nothing is written while no ids are made');
 
+# The limit is moved early, so that nobody has to wait for it, even if each session makes
+# one id.
+my $extensions = 'SELECT mark_extensions FROM snowflake_stat()';
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+my $count = $node->safe_psql('postgres', $extensions);
+sleep 1.3;
+$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+is( $node->safe_psql('postgres', $extensions), $count + 1,
+	'a new session moves the limit if half of a reservation is used');
+
 # With unbounded borrowing, the reservation grows with the pace of ids.
 $node->stop;
 $node = new_server('borrow', 'snowflake.max_ahead' => -1, 'snowflake.layout' => 'time:41 worker:5');

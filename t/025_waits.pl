@@ -169,6 +169,16 @@ foreach my $few (0, 1)
 		$out, $few ? qr/processed: 6\/6/ : qr/processed: 12\/12/,
 		'slow flushes keep nobody from making ids' . ($few ? ', even if a tick has few' : ''));
 	is($err, '', 'the time of an id is within the call');
+
+	# once the reservation is used up
+	my $extensions = 'SELECT mark_extensions FROM snowflake_stat()';
+	my $session = $node->background_psql('postgres');
+	$session->query_safe('SELECT snowflake_nextval()');
+	sleep 2.5;
+	my $before = $node->safe_psql('postgres', $extensions);
+	$session->query_safe('SELECT snowflake_nextval()');
+	is($node->safe_psql('postgres', $extensions) - $before, 1, 'a call waits for one flush');
+	$session->quit;
 	$node->stop('immediate');
 }
 
