@@ -185,7 +185,7 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 	/* negative if the clock was stepped back */
 	elapsed = range->now_tick - window.counted_from;
 	range->greedy = block ||
-		taken / Max(elapsed, 1) > Max(config.sequence_mask / 8, 1);
+		taken / Max(elapsed, 1) > config.sequence_mask / 8;
 	range->ahead_end = range->now_tick + (range->greedy ? ahead / 2 : ahead) + 1;
 	range->end = Min(Min(range->limit, range->lease_end),
 					 Min(range->ahead_end, (uint64) layout->last_tick + 1));
