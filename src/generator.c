@@ -232,9 +232,9 @@ open_window(TimestampTz now, bool block, int64 *waited)
 		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
 		if (spot.tick >= range.end)
 		{
+			/* if the last tick that a slow flush reserved is full, start over */
 			if (range.late)
-				range.called = PG_UINT64_MAX;	/* that tick is full: start
-												 * over */
+				range.called = PG_UINT64_MAX;
 			else
 				BoundMakeRoom(layout, &range, spot.tick, waited);
 			continue;
