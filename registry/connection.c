@@ -4,7 +4,7 @@
  *	  The lease worker's connection to the registry.
  *
  * Nothing here waits for long or keeps the server from being stopped, because
- * functions of libpq that may block are called only in a thread.
+ * the function of libpq that looks up names is called only in a thread.
  *
  * snowflake/registry/connection.c
  *

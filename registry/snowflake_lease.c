@@ -328,7 +328,9 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 		/* spread the load of servers that were started, or failed, together */
 		delay -= pg_prng_uint64(&pg_global_prng_state) % (delay / 4);
 
-		ConnectionSleep(delay);
+		/* a signal that came meanwhile has reset the latch already */
+		if (!ShutdownRequestPending)
+			ConnectionSleep(delay);
 	}
 
 	release();

@@ -26,6 +26,21 @@ CREATE SCHEMA snowflake_registry;
 -- Settings and state of the registry
 --
 
+-- A promotion, a restored backup or a restored dump changes it.
+CREATE FUNCTION snowflake_registry.own_history()
+RETURNS text
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('%s/%s', system_identifier, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))
+	FROM pg_control_system()
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_registry.own_history() FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_registry.own_history() IS
+'for internal use';
+
 CREATE TABLE snowflake_registry.registry (
 	only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
 	layout text,
@@ -34,7 +49,7 @@ CREATE TABLE snowflake_registry.registry (
 	max_clock_lead interval NOT NULL DEFAULT '10 seconds' CHECK (max_clock_lead >= '0'),
 	asynchronous_standbys boolean NOT NULL DEFAULT true,
 	former_reach interval NOT NULL DEFAULT '0',
-	history text,
+	history text NOT NULL DEFAULT snowflake_registry.own_history(),
 	lost_until timestamptz NOT NULL DEFAULT '-infinity'
 );
 
@@ -53,7 +68,7 @@ COMMENT ON COLUMN snowflake_registry.registry.asynchronous_standbys IS
 COMMENT ON COLUMN snowflake_registry.registry.former_reach IS
 'how far ahead leases that were granted under former settings can end; 0 after leases were revoked';
 COMMENT ON COLUMN snowflake_registry.registry.history IS
-'system identifier and WAL timeline of the last grant; a promotion, a restored backup or a restored dump changes them';
+'system identifier and WAL timeline that the leases are known for; a promotion, a restored backup or a restored dump changes them';
 COMMENT ON COLUMN snowflake_registry.registry.lost_until IS
 'no lease starts before this, because grants up to here might have been lost';
 
@@ -65,7 +80,7 @@ LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	DELETE FROM snowflake_registry.registry WHERE history IS NULL;
+	DELETE FROM snowflake_registry.registry WHERE worker_ids IS NULL;
 	RETURN NEW;
 END
 $$;
@@ -144,21 +159,6 @@ COMMENT ON VIEW snowflake_registry.leases IS
 -- Internals
 --
 
--- A promotion, a restored backup or a restored dump changes it.
-CREATE FUNCTION snowflake_registry.own_history()
-RETURNS text
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT format('%s/%s', system_identifier, left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))
-	FROM pg_control_system()
-$$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_registry.own_history() FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_registry.own_history() IS
-'for internal use';
-
 CREATE FUNCTION snowflake_registry.commit_synchronously()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -168,6 +168,10 @@ BEGIN
 	IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
 		PERFORM set_config('synchronous_commit', 'on', true);
 	END IF;
+	-- the caller must see whether the wait for standbys was canceled
+	IF current_setting('client_min_messages') = 'error' THEN
+		PERFORM set_config('client_min_messages', 'warning', true);
+	END IF;
 END
 $$;
 
@@ -176,22 +180,40 @@ REVOKE EXECUTE ON FUNCTION snowflake_registry.commit_synchronously() FROM PUBLIC
 COMMENT ON FUNCTION snowflake_registry.commit_synchronously() IS
 'for internal use';
 
+-- Servers wait for a third of the lease, and 5 s at most.  Give up before they do, and
+-- ask again: a grant after that would be wasted, and would keep a connection.
+CREATE FUNCTION snowflake_registry.limit_wait(duration interval)
+RETURNS void
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT set_config('lock_timeout',
+		greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true)
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_registry.limit_wait(interval) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_registry.limit_wait(interval) IS
+'for internal use';
+
 CREATE FUNCTION snowflake_registry.revoke_leases()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
+	-- a crash must not bring revoked leases back
+	PERFORM snowflake_registry.commit_synchronously();
+
 	-- Lock in the same order as all others: the settings first.  Twice the lead: we
 	-- assume that the clock by which the lost leases were granted was ahead of ours
 	-- by no more than max_clock_lead, too.  This covers a promotion that
-	-- no call has noticed yet, so that the next call need not revoke again.  The
-	-- history of an unused registry stays NULL, see replace_unused().
+	-- no call has noticed yet, so that the next call need not revoke again.
 	UPDATE snowflake_registry.registry
 	SET lost_until = greatest(lost_until,
 			clock_timestamp() + greatest(former_reach, 2 * max_clock_lead + max_lease)),
 		former_reach = '0',
-		history = CASE WHEN history IS NOT NULL THEN snowflake_registry.own_history() END;
+		history = snowflake_registry.own_history();
 	UPDATE snowflake_registry.lease SET instance = NULL;
 END
 $$;
@@ -216,10 +238,10 @@ BEGIN
 	PERFORM snowflake_registry.commit_synchronously();
 
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
-	IF settings.history IS DISTINCT FROM history THEN
-		-- The first call of all, or the first one after a promotion.  Then grants
-		-- may be missing here, and nobody knows which: revoke all leases, and start
-		-- new ones above everything that can have been granted.
+	IF settings.history <> history THEN
+		-- The first call after a promotion.  Grants may be missing here, even all of
+		-- them, and nobody knows which: revoke all leases, and start new ones above
+		-- everything that can have been granted.
 		SELECT * INTO settings FROM snowflake_registry.registry FOR UPDATE;
 		IF settings.history <> history AND settings.asynchronous_standbys THEN
 			PERFORM snowflake_registry.revoke_leases();
@@ -278,10 +300,8 @@ BEGIN
 			MESSAGE = 'holder, instance, layout and number of worker ids must be specified for a lease';
 	END IF;
 
-	-- Grant one lease at a time.  Servers wait for a third of the lease, and 5 s at
-	-- most.  Give up before they do: a grant after that would be wasted.
-	PERFORM set_config('lock_timeout',
-		greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true);
+	-- grant one lease at a time
+	PERFORM snowflake_registry.limit_wait(duration);
 	PERFORM FROM snowflake_registry.registry FOR UPDATE;
 	settings := snowflake_registry.check_call(clock, duration);
 	here := clock_timestamp();
@@ -360,6 +380,7 @@ DECLARE
 	settings snowflake_registry.registry;
 	new_end timestamptz;
 BEGIN
+	PERFORM snowflake_registry.limit_wait(duration);
 	settings := snowflake_registry.check_call(clock, duration);
 
 	-- The holder knows where its lease ends.  A caller that does not know is a copy

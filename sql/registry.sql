@@ -2,6 +2,8 @@
 \set VERBOSITY terse
 SET TimeZone = 'UTC';
 CREATE EXTENSION snowflake_registry;
+-- A promotion is noticed even before the first lease
+SELECT history = snowflake_registry.own_history() AS is_known FROM snowflake_registry.registry;
 -- leases in these tests expire only where they are made to
 UPDATE snowflake_registry.registry SET max_lease = '1 day';
 
@@ -161,6 +163,17 @@ SET LOCAL synchronous_commit = off;
 SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('x', :b, :layout, 4, clock_timestamp(), '1 s');
 SHOW synchronous_commit;
 COMMIT;
+-- and a warning that the wait for standbys was canceled reaches the server
+BEGIN;
+SET LOCAL client_min_messages = error;
+SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('x', :d, :layout, 4, clock_timestamp(), '1 s');
+SHOW client_min_messages;
+COMMIT;
+BEGIN;
+SET LOCAL synchronous_commit = off;
+SELECT snowflake_registry.revoke_leases();
+SHOW synchronous_commit;
+ROLLBACK;
 BEGIN;
 SET LOCAL synchronous_commit = remote_apply;
 SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('x', :c, :layout, 4, clock_timestamp(), '1 s');

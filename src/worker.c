@@ -129,7 +129,7 @@ WorkerLeaseWords(void)
 		},
 		[LEASE_NONE_FREE] = {
 			"none free",
-			"The registry has no free worker id. Stop a server that is no longer needed, or end a reservation with snowflake_registry.unreserve(). Ids are made again as soon as one is free."
+			"The registry has no free worker id. If it was promoted or restored, wait until the time in the column \"lost_until\" of snowflake_registry.registry. If not, stop a server that is no longer needed, or end a reservation with snowflake_registry.unreserve(). Ids are made again as soon as one is free."
 		},
 		[LEASE_REFUSED] = {
 			"refused",

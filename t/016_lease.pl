@@ -393,4 +393,87 @@ EOC
 $node->stop;
 $registry->stop;
 
+#
+# The clock jumps while a call waits for the mark.  The mark does not follow it.
+#
+
+my $alone = new_registry('alone');
+my $jump = new_server(
+	'jump',
+	lease_from($alone, 'snowflake.registry_lease' => '3s', wal_level => 'replica', max_wal_senders => 5),
+	clock => 1);
+makes_ids_again($jump, 'a server makes ids');
+my @sessions = map { $jump->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
+my @pids = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
+set_and_reload($jump, "synchronous_standby_names = 'nobody'");
+
+# until the reservation is used up, and what the first session reserves then
+sleep 2.5;
+begin_query($sessions[0], 'SELECT snowflake_nextval();');
+wait_until($jump, $pids[0], "wait_event = 'SyncRep'", 'one session moves the mark');
+sleep 2.5;
+begin_query($sessions[1], 'SELECT snowflake_nextval();');
+wait_until($jump, $pids[1], "wait_event_type = 'Lock'", 'another one waits for it');
+set_clock($jump, 365 * 86400);
+set_and_reload($jump, "synchronous_standby_names = ''");
+$_->query('SELECT 1') foreach @sessions;
+set_clock($jump, 0);
+$_->quit foreach @sessions;
+makes_ids_again($jump, 'a clock that jumps does not take the mark along');
+$jump->stop;
+
+#
+# A server is stopped just before an answer comes
+#
+
+my $stopped = new_server('stopped', lease_from($alone, 'snowflake.registry_lease' => '10min'));
+$stopped->stop;
+in_registry($alone, "UPDATE snowflake_registry.registry SET max_lease = '10 min'");
+$locker = $alone->background_psql('postgres');
+$locker->query_safe('BEGIN; SELECT FROM snowflake_registry.registry FOR UPDATE');
+$stopped->start;
+$alone->poll_query_until(
+	'postgres',
+	"SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%acquire%'") or die;
+my $stop = IPC::Run::start([ 'pg_ctl', '--pgdata', $stopped->data_dir, '--mode=fast', '--timeout=30', 'stop' ]);
+sleep 0.3;
+$locker->query_safe('ROLLBACK');
+$locker->quit;
+ok($stop->finish, 'a server stops although an answer has come since');
+is(in_registry($alone, 'SELECT DISTINCT state FROM snowflake_registry.leases'), 'released', 'and releases its lease');
+$stopped->_update_pid(0);
+$alone->stop;
+
+#
+# A registry that is promoted without its first lease, as a standby that is behind
+#
+
+my $first = new_registry('first');
+$first->backup('unused');
+my $acquire =
+  "SELECT ends FROM snowflake_registry.acquire('server', gen_random_uuid(), 'layout', 4, clock_timestamp(), '1 min')";
+$ends = in_registry($first, $acquire);
+
+# a renewal waits for others no longer than a server waits for it
+$locker = $first->background_psql('postgres');
+$locker->query_safe('BEGIN; SELECT FROM snowflake_registry.lease FOR UPDATE');
+is( (   sqlstate_of(
+			$first,
+			"SET statement_timeout = '20s'; SELECT snowflake_registry.renew(worker_id, instance, ends, clock_timestamp(), '1 s') FROM snowflake_registry.lease"
+		))[0],
+	'55P03',
+	'a renewal does not wait for others for long');
+$locker->quit;
+
+my $promoted = PostgreSQL::Test::Cluster->new('promoted');
+$promoted->init_from_backup($first, 'unused', has_streaming => 1);
+$promoted->append_conf('postgresql.conf', "primary_conninfo = ''");
+$first->stop('immediate');
+$promoted->start;
+$promoted->promote;
+is(in_registry($promoted, $acquire), '', 'a promoted registry grants nothing that may be leased');
+is( in_registry($promoted, "SELECT lost_until > '$ends' FROM snowflake_registry.registry"),
+	't', 'until all leases of the old one have ended');
+$promoted->stop;
+
 done_testing();
