@@ -889,13 +889,14 @@ COMMENT ON FUNCTION snowflake_sql.check_committed(snowflake_sql.settings) IS
 'throw an error if the current transaction has put the settings into force';
 
 -- A call that cannot use its word comes here.  To leave the door, it throws SQLSTATE SF000
--- and catches it.  If another session is behind the door, the call also accepts a tick that
+-- and catches it, and sends nothing to the client before that, which might not read.  If another session is behind the door, the call also accepts a tick that
 -- has been over for at most 10 ms: if all sessions queued at the door in each tick, they
 -- would wait for each other most of the time.
 CREATE FUNCTION snowflake_sql.open_and_take()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET client_min_messages = error
 AS $$
 DECLARE
 	settings snowflake_sql.settings;
@@ -1063,6 +1064,7 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE STRICT PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET DateStyle = ISO
+SET client_min_messages = error
 AS $$
 DECLARE
 	settings snowflake_sql.settings;
@@ -1076,17 +1078,21 @@ BEGIN
 	END IF;
 	tick := id >> (settings.layout).shifts[1];
 	opened_tick := snowflake_sql.opened() >> settings.timeline_bits;
-	IF tick < opened_tick THEN
-		RETURN;
+	IF tick >= opened_tick THEN
+		IF tick - snowflake_sql.now_tick(settings.layout) > settings.max_ahead THEN
+			RAISE object_not_in_prerequisite_state USING
+				MESSAGE = 'snowflake ids cannot be advanced too far ahead of the clock',
+				DETAIL = format('The time of the id %s is %s, and ids can be at most %s ms ahead of the clock.', id,
+					snowflake_sql.generated_at(id, settings.layout), settings.max_ahead * (settings.layout).tick / 1000),
+				HINT = 'Check that the id is of the layout in force.';
+		END IF;
+		PERFORM snowflake_sql.use_up(greatest(tick, opened_tick + 1), settings);
 	END IF;
-	IF tick - snowflake_sql.now_tick(settings.layout) > settings.max_ahead THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'snowflake ids cannot be advanced too far ahead of the clock',
-			DETAIL = format('The time of the id %s is %s, and ids can be at most %s ms ahead of the clock.', id,
-				snowflake_sql.generated_at(id, settings.layout), settings.max_ahead * (settings.layout).tick / 1000),
-			HINT = 'Check that the id is of the layout in force.';
-	END IF;
-	PERFORM snowflake_sql.use_up(greatest(tick, opened_tick + 1), settings);
+	-- leave the door now, not at the end of the transaction
+	RAISE SQLSTATE 'SF000';
+EXCEPTION
+	WHEN SQLSTATE 'SF000' THEN
+		NULL;
 END
 $$;
 
@@ -1541,11 +1547,12 @@ BEGIN
 
 		-- wanted: the first tick above all ids; needed: above all that new ids could equal
 		SELECT max(above), coalesce(max(above) FILTER (WHERE old.text <> layout.text
-				OR lease_starts IS NULL AND new_worker_id = worker_id AND new_datacenter_id = datacenter_id), 0)
+				OR new_worker_id = worker_id AND new_datacenter_id = datacenter_id), 0)
 		INTO wanted, needed
 		FROM snowflake_sql.configuration AS c, snowflake_sql.read_layout(c.layout) AS old,
 			LATERAL (SELECT (((c.last_tick << old.shifts[1]) | ((1::bigint << old.shifts[1]) - 1)) >> layout.shifts[1]) + 1 AS above) AS a;
-		IF needed > furthest OR wanted > furthest AND new_worker_id IS NULL THEN
+		-- who has a lease can wait
+		IF needed > furthest AND lease_starts IS NULL OR wanted > furthest AND new_worker_id IS NULL THEN
 			RAISE object_not_in_prerequisite_state USING
 				MESSAGE = 'snowflake ids of these settings would be too far ahead of the clock',
 				DETAIL = format('The clock says %s. In the layout "%s", ids that are greater than all old ones begin at %s.',
@@ -1805,8 +1812,10 @@ COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
 CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz, layout text)
 RETURNS boolean
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN id >= coalesce(snowflake_sql.first_from(lower_bound, snowflake_sql.read_layout(layout)), 0::bigint)
-	AND id <= coalesce(snowflake_sql.last_before(upper_bound, snowflake_sql.read_layout(layout)), 9223372036854775807);
+RETURN id >= CASE WHEN layout IS NOT NULL THEN
+		coalesce(snowflake_sql.first_from(lower_bound, snowflake_sql.read_layout(layout)), 0::bigint) END
+	AND id <= CASE WHEN layout IS NOT NULL THEN
+		coalesce(snowflake_sql.last_before(upper_bound, snowflake_sql.read_layout(layout)), 9223372036854775807) END;
 
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
 'whether an id of the given layout was made at or after lower_bound and before upper_bound; NULL: no bound';
@@ -1851,7 +1860,7 @@ LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
 	SELECT snowflake_sql.configure(pronamespace::regnamespace, layout, worker_id, datacenter_id, max_ahead, max_wait,
 		NULL::timestamptz, NULL::timestamptz)
-	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure;
+	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure::oid;
 END;
 
 REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) FROM PUBLIC;
@@ -1866,7 +1875,7 @@ RETURNS timestamptz
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
 	SELECT snowflake_sql.lease(pronamespace::regnamespace, registry, duration, holder)
-	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure;
+	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure::oid;
 END;
 
 REVOKE EXECUTE ON FUNCTION snowflake_lease(text, interval, text) FROM PUBLIC;

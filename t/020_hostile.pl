@@ -89,7 +89,7 @@ my $operators = <<'EOC';
 DO $$
 DECLARE
 	types CONSTANT text[] := '{text,name,"char",boolean,bigint,integer,smallint,numeric,double precision,timestamptz,timestamp,date,interval,
-		oid,regclass,regtype,uuid,text[],oid[]}';
+		oid,regclass,regtype,regprocedure,regnamespace,regrole,uuid,text[],oid[]}';
 	name text;
 	operand record;
 BEGIN

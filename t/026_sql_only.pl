@@ -246,6 +246,16 @@ is( $node->safe_psql(
 		'BEGIN; SELECT snowflake_nextval() > 0; ' . <<'EOC'), "t\n0", 'the door is released at once');
 SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_sql.door'::regclass;
 EOC
+is( $node->safe_psql(
+		'answers',
+		'BEGIN; SELECT snowflake_advance(snowflake_nextval()); ' . <<'EOC'), "\n0", 'also by an advance');
+SELECT count(*) FROM pg_locks WHERE relation = 'snowflake_sql.door'::regclass;
+EOC
+
+# A client that does not read what the server sends keeps nobody from the door.
+my ($ret, $out, $err) = $node->psql('answers', 'SET client_min_messages = debug5; SELECT snowflake_nextval()');
+like($err, qr/DEBUG: /, 'a client can ask for messages');
+unlike($err, qr/SubTransaction/, 'but gets none from behind the door');
 
 # Fields in any order: lanes below the sequence, more lanes than are used, a tag
 foreach my $layout (
@@ -592,6 +602,19 @@ is( $node->safe_psql(
 	'and renewed');
 is( $node->safe_psql('leases', "BEGIN; SELECT snowflake_lease() > now(); ROLLBACK; $make"), "t\n0",
 	'but not by a transaction that rolls back');
+
+# a worker id of before, while the clock is behind its ids
+new_database($node, 'returns', "'time:41 worker:2 sequence:4', 0, max_wait => '0'");
+$node->safe_psql('returns', <<'EOC');
+CREATE EXTENSION snowflake_registry;
+SELECT snowflake_nextval();
+SELECT snowflake_configure('time:41 worker:2 sequence:4', NULL, max_wait => '0');
+EOC
+set_clock($node, -3600);
+is( $node->safe_psql('returns', 'SELECT snowflake_lease() > now()'), 't',
+	'a worker id is leased that was configured before');
+is((sqlstate_of($node, $make, database => 'returns'))[0], 'SF001', 'it makes no ids of the time that it lived');
+set_clock($node, 0);
 
 # another database, through dblink
 new_database($node, 'leases_by_dblink', "'time:41 worker:2 sequence:4', NULL, max_wait => '0'");
