@@ -436,8 +436,8 @@ CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz,
 	upper_bound timestamptz, layout text)
 RETURNS boolean
 LANGUAGE SQL IMMUTABLE PARALLEL SAFE
-RETURN id >= coalesce(@extschema@.snowflake_first_from(lower_bound, layout), 0)
-	AND id <= coalesce(@extschema@.snowflake_last_before(upper_bound, layout), 9223372036854775807);
+RETURN id >= CASE WHEN layout IS NOT NULL THEN coalesce(@extschema@.snowflake_first_from(lower_bound, layout), 0) END
+	AND id <= CASE WHEN layout IS NOT NULL THEN coalesce(@extschema@.snowflake_last_before(upper_bound, layout), 9223372036854775807) END;
 
 COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
 'whether an id of the given layout was made at or after lower_bound and before upper_bound; NULL: no bound';
@@ -1123,13 +1123,15 @@ BEGIN
 			HINT = 'If the largest value is an id that is ahead of the clock, wait until the clock has passed it. Otherwise choose a layout with an earlier epoch or more bits below the time, and restart the server.';
 	END IF;
 	bound := @extschema@.snowflake_last_before(clock_timestamp() - interval '1 minute');
-	IF largest > bound AND NOT dry_run THEN
+	IF largest > least(bound, new_id) THEN
 		IF NOT has_function_privilege('@extschema@.snowflake_advance(bigint, boolean)'::regprocedure, 'EXECUTE') THEN
 			RAISE insufficient_privilege USING
 				MESSAGE = format('column %s has values that are as large as new snowflake ids', label),
-				HINT = 'Try again in a minute, or have the owner of the database call snowflake_advance().';
+				HINT = 'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance(bigint, boolean).';
 		END IF;
-		PERFORM @extschema@.snowflake_advance(largest, false);
+		IF NOT dry_run THEN
+			PERFORM @extschema@.snowflake_advance(largest, false);
+		END IF;
 	END IF;
 
 	FOR member, what IN

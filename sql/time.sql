@@ -50,7 +50,7 @@ FROM (SELECT random() * 1e10 AS a, random() * 1e10 AS b, random() * 1e10 AS c FR
 		(floor(c * 100)::bigint << 22) + floor(random() * 4194304)::bigint AS id) AS v
 WHERE snowflake_between(id, lower, upper, 'snowflake') <>
 	(snowflake_timestamp(id, 'snowflake') >= date_trunc('milliseconds', lower) AND snowflake_timestamp(id, 'snowflake') < date_trunc('milliseconds', upper));
-SELECT snowflake_between(NULL, now(), now()), snowflake_between(0, NULL, NULL), snowflake_between(0, NULL, NULL, 'twitter');
+SELECT snowflake_between(NULL, now(), now()), snowflake_between(0, NULL, NULL), snowflake_between(0, NULL, NULL, 'twitter'), snowflake_between(0, NULL, NULL, NULL);
 
 -- Plans: 200,000 ids, one every 50 s
 CREATE TABLE events (id bigint PRIMARY KEY, filler text DEFAULT repeat('x', 20));

@@ -12,7 +12,7 @@ BEGIN;
 CREATE SCHEMA IF NOT EXISTS snowflake;
 DO $$
 BEGIN
-	IF (SELECT nspowner <> current_user::regrole FROM pg_namespace WHERE nspname = 'snowflake') THEN
+	IF (SELECT nspowner <> current_user::regrole::oid FROM pg_namespace WHERE nspname = 'snowflake') THEN
 		RAISE insufficient_privilege USING
 			MESSAGE = 'schema snowflake belongs to another role',
 			HINT = 'Drop the schema, or change its owner if you trust what is in it.';
@@ -37,7 +37,7 @@ $$;
 
 CREATE FUNCTION snowflake.nextval(regclass DEFAULT 'snowflake.id_seq') RETURNS bigint
 LANGUAGE sql
-RETURN CASE (SELECT seqincrement FROM pg_sequence WHERE seqrelid = $1)
+RETURN CASE (SELECT seqincrement FROM pg_sequence WHERE seqrelid = $1::oid)
 	WHEN 1 THEN snowflake_nextval()
 	ELSE snowflake.refuse($1)
 END;
@@ -61,6 +61,6 @@ RETURN snowflake_sequence($1, 'pgedge');
 
 CREATE FUNCTION snowflake.format(bigint) RETURNS jsonb
 LANGUAGE sql STABLE STRICT PARALLEL SAFE
-RETURN jsonb_build_object('ts', snowflake_timestamp($1, 'pgedge')::text,
+RETURN pg_catalog.jsonb_build_object('ts', snowflake_timestamp($1, 'pgedge')::text,
 	'id', snowflake.get_node($1), 'count', snowflake.get_count($1));
 COMMIT;
