@@ -469,6 +469,7 @@ my @registry_statements = (
 	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",
 	'SELECT * FROM snowflake_registry.own_history()',
 	'SELECT * FROM snowflake_registry.commit_synchronously()',
+	"SELECT * FROM snowflake_registry.limit_wait('1 second'::interval)",
 	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.renew(0::bigint, $uuid, $later, $clock, '1 second'::interval)",

@@ -225,13 +225,19 @@ $node = new_server(
 	'slow', clock => 1,
 	'snowflake.layout' => 'time:31 worker:5 lane:3 sequence:0 tick:1s',
 	'snowflake.max_ahead' => '20s');
-is( $node->safe_psql(
+my $ticks;
+
+# repeat the test if the clock moves on meanwhile
+foreach my $try (1 .. 5)
+{
+	$ticks = $node->safe_psql(
 		'postgres', q{
 SELECT count(DISTINCT id), max(made) - min(made) <= '2 s'
 FROM (SELECT id, snowflake_timestamp(id) AS made FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, 16)) AS i) AS m
-}),
-	'16|t',
-	'a session has two ids of each lane in three ticks');
+});
+	last if $ticks eq '16|t';
+}
+is($ticks, '16|t', 'a session has two ids of each lane in three ticks');
 my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 $node->safe_psql('postgres', "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflake_advance(0); END LOOP; END'");
 $node->safe_psql('postgres', "SELECT snowflake_advance($id)");
