@@ -372,7 +372,7 @@ cmp_ok($ids, '>', 10_000, 'many ids were made');
 my $granted = in_registry($registry, 'COPY granted TO STDOUT');
 my $dir = PostgreSQL::Test::Utils::tempdir();
 append_to_file("$dir/granted", $granted . "\n");
-system("cat " . join(' ', map { $_->{ids} } @collectors) . " > $dir/ids");
+system(print_ids(@collectors) . " > $dir/ids");
 chmod 0755, $dir;
 $node->safe_psql('postgres', <<EOC);
 CREATE TABLE ids (id bigint);

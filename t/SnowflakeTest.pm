@@ -21,7 +21,7 @@ our @EXPORT = qw(
   begin_query take_errors wait_until
   set_and_reload crash wait_for_connections
   set_clock start_with_clock start_with_library use_mutant with_mutants
-  start_collectors wait_for_collectors stop_collectors count_duplicates live_through live_from
+  start_collectors wait_for_collectors stop_collectors print_ids count_duplicates live_through live_from
 );
 
 # A test that hunts for a fault proves nothing unless it would find one.  Each safeguard
@@ -372,13 +372,17 @@ sub live_from
 	return (\@collectors, time + $offset, $errors);
 }
 
+# A shell command that prints the ids that collectors saw, without the last one of a client
+# that was killed while it wrote that.
+sub print_ids
+{
+	return join ' ', q{perl -ne 'print if /\n\z/'}, map { $_->{ids} } @_;
+}
+
 # Return how many ids collectors saw, and how many of these were duplicates.
 sub count_duplicates
 {
-	my $files = join ' ', map { $_->{ids} } @_;
-
-	# without the last line of a client that was killed while it wrote that
-	my $lines = "perl -ne 'print if /\\n\\z/' $files";
+	my $lines = print_ids(@_);
 	my ($ids) = split ' ', `$lines | wc -l`;
 	my ($different) = split ' ', `$lines | LC_ALL=C sort --unique --buffer-size=200M | wc -l`;
 

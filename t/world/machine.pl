@@ -75,7 +75,7 @@ foreach my $round (1 .. 3)
 	stop_collectors(@collectors);
 	push @all, @collectors;
 
-	my @ids = sort { $a <=> $b } map { /^(\d+)$/mg } map { slurp_file($_->{ids}) } @collectors;
+	my @ids = sort { $a <=> $b } map { /^(\d+)\n/mg } map { slurp_file($_->{ids}) } @collectors;
 	cmp_ok(scalar @ids, '>', 100, "crash $round: many ids were made");
 	cmp_ok($ids[0], '>', $highest, "crash $round: they are greater than before");
 	$highest = $ids[-1];
