@@ -164,8 +164,8 @@ sub is_unique
 	note "$label: $result->{first} and $result->{second} ids, "
 	  . ($result->{cells} // 0)
 	  . " ticks of a lane passed twice, $result->{duplicates} duplicates";
-	cmp_ok($result->{first}, '>=', 1000, "$label: the old server makes ids");
-	cmp_ok($result->{second}, '>=', 1000, "$label: the new server makes ids");
+	cmp_ok($result->{first}, '>=', 5000, "$label: the old server makes ids");
+	cmp_ok($result->{second}, '>=', 5000, "$label: the new server makes ids");
 	cmp_ok($result->{cells}, '>=', 20, "$label: the same ticks pass on the same lanes")
 	  if defined $result->{cells};
 	if ($mutant)
@@ -322,6 +322,7 @@ is( $session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
 $session->quit;
 my @runs = map { start_clients(2, $_) } @standbys;
 sleep 2.5;
+wait_for_lines(5000, glob "$_->{dir}/out*") foreach @runs;
 foreach my $mutant (@builds)
 {
 	my ($new, $errors) = stop_clients(shift @runs);
@@ -344,6 +345,7 @@ foreach my $node (@recovered)
 }
 @runs = map { start_clients(2, $_) } @recovered;
 sleep 2.5;
+wait_for_lines(5000, glob "$_->{dir}/out*") foreach @runs;
 foreach my $mutant (@builds)
 {
 	my ($new, $errors) = stop_clients(shift @runs);

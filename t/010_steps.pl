@@ -68,7 +68,7 @@ foreach my $name (sort keys %strategies)
 
 	note("$name: $ids ids; @$states; leads @$leads; errors " . join ' ', %$errors);
 	is($duplicates, 0, "$name: no id is made twice");
-	cmp_ok($ids, '>', 5_000, "$name: many ids were made");
+	cmp_ok($ids, '>', 20_000, "$name: many ids were made");
 	if (defined $strategy->{longest_lead})
 	{
 		delete $errors->{SF001};

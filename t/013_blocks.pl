@@ -48,7 +48,7 @@ my @settings = (clock => 1, 'snowflake.layout' => 'snowflake lane:1', 'snowflake
 my $node = new_server('product', @settings);
 my ($ids, $duplicates, $errors) = hunt($node);
 is($duplicates, 0, 'no id is made twice');
-cmp_ok($ids, '>', 20_000, 'many ids were made');
+cmp_ok($ids, '>', 100_000, 'many ids were made');
 is(join(' ', %$errors), '', 'no errors');
 $node->stop;
 

@@ -367,7 +367,7 @@ delete $errors->{SF004};
 is(join(' ', %$errors), '', 'the only errors are that there is no lease');
 my ($ids, $duplicates) = count_duplicates(@collectors);
 is($duplicates, 0, 'no id is made twice while leases came and went');
-cmp_ok($ids, '>', 10_000, 'many ids were made');
+cmp_ok($ids, '>', 50_000, 'many ids were made');
 
 my $granted = in_registry($registry, 'COPY granted TO STDOUT');
 my $dir = PostgreSQL::Test::Utils::tempdir();

@@ -88,7 +88,7 @@ sub hunt_oid
 
 my ($ids, $duplicates) = hunt_oid();
 is($duplicates, 0, "another database with the same OID: none of $ids ids is made twice");
-cmp_ok($ids, '>', 10_000, 'many ids were made');
+cmp_ok($ids, '>', 50_000, 'many ids were made');
 if (with_mutants())
 {
 	($ids, $duplicates) = hunt_oid('keeps a strange limit');
@@ -159,7 +159,7 @@ foreach my $case ([ 'held', 'a database that always has a session' ], [ 'back', 
 	my ($ids, $duplicates) = @{ $result->{$database} }{ 'ids', 'duplicates' };
 
 	is($duplicates, 0, "$name: none of $ids ids is made twice");
-	cmp_ok($ids, '>', 10_000, "$name: many ids were made");
+	cmp_ok($ids, '>', 50_000, "$name: many ids were made");
 }
 if (with_mutants())
 {

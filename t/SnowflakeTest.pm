@@ -21,7 +21,8 @@ our @EXPORT = qw(
   begin_query take_errors wait_until
   set_and_reload crash wait_for_connections
   set_clock start_with_clock start_with_library use_mutant with_mutants
-  start_collectors wait_for_collectors stop_collectors print_ids count_duplicates live_through live_from
+  start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids count_duplicates live_through
+  live_from
 );
 
 # A test that hunts for a fault proves nothing unless it would find one.  Each safeguard
@@ -370,6 +371,21 @@ sub live_from
 	sleep max(0.7, $until - $offset - time);
 	my $errors = stop_collectors(@collectors);
 	return (\@collectors, time + $offset, $errors);
+}
+
+# Wait until files have a number of lines together, for a minute at most: a busy machine is
+# slow to make ids.
+sub wait_for_lines
+{
+	my ($number, @files) = @_;
+
+	foreach (1 .. 600)
+	{
+		my ($lines) = split ' ', `cat @files | wc -l`;
+		return if $lines > $number;
+		sleep 0.1;
+	}
+	return;
 }
 
 # A shell command that prints the ids that collectors saw, without the last one of a client

@@ -336,6 +336,6 @@ rate('with the ids of groups', @nodes);
 
 my ($rows, $duplicates) = rows_and_duplicates($standby);
 is($duplicates, 0, "none of $rows ids is made twice");
-cmp_ok($rows, '>', 2_000, 'there are many rows');
+cmp_ok($rows, '>', 10_000, 'there are many rows');
 
 done_testing();

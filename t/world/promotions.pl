@@ -106,7 +106,7 @@ sub hunt
 }
 
 my ($ids, $duplicates) = hunt('product', 'snowflake lane:1');
-cmp_ok($ids, '>', 5_000, 'many ids were made');
+cmp_ok($ids, '>', 20_000, 'many ids were made');
 is($duplicates, 0, "none of $ids ids is made twice");
 
 ($ids, $duplicates) = hunt('control', 'snowflake timeline:0 lane:1');

@@ -74,7 +74,7 @@ EOC
 
 my ($ids, $duplicates, $timelines) = hunt('product', 'snowflake timeline:3 lane:1');
 is($timelines, '2 3 4 5 6 7', 'each recovery has a timeline of its own');
-cmp_ok($ids, '>', 2_000, 'many ids were made');
+cmp_ok($ids, '>', 10_000, 'many ids were made');
 is($duplicates, 0, "none of $ids ids is made twice");
 
 ($ids, $duplicates) = hunt('control', 'snowflake timeline:0 lane:1');

@@ -90,7 +90,7 @@ my $own = join "\n", sort map {
 } @servers;
 my ($rows) = $receivers[0]->safe_psql('postgres', 'SELECT count(*) FROM orders');
 note("$rows rows");
-cmp_ok($rows, '>', 2_000 * $seconds / 10, 'there are many rows');
+cmp_ok($rows, '>', 10_000 * $seconds / 10, 'there are many rows');
 
 foreach my $receiver (@receivers)
 {
