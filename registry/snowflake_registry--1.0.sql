@@ -207,8 +207,8 @@ BEGIN
 
 	-- Lock in the same order as all others: the settings first.  Twice the lead: we
 	-- assume that the clock by which the lost leases were granted was ahead of ours
-	-- by no more than max_clock_lead, too.  This covers a promotion that
-	-- no call has noticed yet, so that the next call need not revoke again.
+	-- by no more than max_clock_lead, too.  This covers a promotion that no call has
+	-- noticed yet, so that the next call need not revoke again.
 	UPDATE snowflake_registry.registry
 	SET lost_until = greatest(lost_until,
 			clock_timestamp() + greatest(former_reach, 2 * max_clock_lead + max_lease)),

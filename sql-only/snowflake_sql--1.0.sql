@@ -889,9 +889,10 @@ COMMENT ON FUNCTION snowflake_sql.check_committed(snowflake_sql.settings) IS
 'throw an error if the current transaction has put the settings into force';
 
 -- A call that cannot use its word comes here.  To leave the door, it throws SQLSTATE SF000
--- and catches it, and sends nothing to the client before that, which might not read.  If another session is behind the door, the call also accepts a tick that
--- has been over for at most 10 ms: if all sessions queued at the door in each tick, they
--- would wait for each other most of the time.
+-- and catches it, and sends nothing to the client before that, which might not read.  If
+-- another session is behind the door, the call also accepts a tick that has been over for
+-- at most 10 ms: if all sessions queued at the door in each tick, they would wait for each
+-- other most of the time.
 CREATE FUNCTION snowflake_sql.open_and_take()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER

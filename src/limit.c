@@ -414,11 +414,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	}
 	was_lowered = mark.value < mark.guard.bound;
 	is_strange = limit_slot->written == 0 || mark.value != limit_slot->written;
-
-	/*
-	 * a clock that jumped after the caller looked must not take the mark
-	 * along
-	 */
+	/* a clock that jumps after the look must not take the mark along */
 	tick = Max(tick, Max(found_tick, Min(now_tick, WorkerLeaseEnd(worker))));
 	limit = Min(tick + next_reservation(layout), (uint64) layout->last_tick) + 1;
 

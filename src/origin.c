@@ -5,10 +5,11 @@
  *
  * If a server is copied, two servers have the same worker id in their
  * configuration; and a dump may be restored on a server that has the same one.
- * Dumps and copies by pg_createsubscriber can be told from the original.  So we keep the system identifier beside
- * the mark, in a sequence that pg_dump saves like the mark.  If it turns out
- * to be another server's when ids are made, the log says what to check, and
- * our own replaces it, so that it says so once.
+ * Dumps and copies by pg_createsubscriber can be told from the original.  So
+ * we keep the system identifier beside the mark, in a sequence that pg_dump
+ * saves like the mark.  If it turns out to be another server's when ids are
+ * made, the log says what to check, and our own replaces it, so that it says
+ * so once.
  *
  * No id depends on this sequence.  So we neither flush it nor wait for it, and
  * leave it alone if it is locked, damaged or not what it should be.
