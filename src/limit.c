@@ -48,6 +48,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/syscache.h"
@@ -93,6 +94,7 @@ LimitForget(void)
 	}
 	else
 		clear(limit_slot);
+	limit_slot->changed = true;
 }
 
 static void
@@ -137,16 +139,20 @@ LimitEnter(void)
 	TimestampTz now = GetCurrentTimestamp();
 	uint64		now_tick = 0;
 	TransactionId row;
+	TransactionId next_xid;
 	DatabaseSlot *found = NULL;
 	DatabaseSlot *unused = NULL;
 
 	if (limit_slot != NULL)
 		return;
 	row = database_row();
+	next_xid = ReadNextTransactionId();
 	if (layout != NULL && now >= layout->epoch)
 		now_tick = LayoutSpan(layout->epoch, now) / layout->tick;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (!TransactionIdIsValid(shared->first_xid))
+		shared->first_xid = next_xid;
 	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
 	{
 		DatabaseSlot *candidate = &shared->slots[i];
@@ -165,6 +171,7 @@ LimitEnter(void)
 	{
 		found->database = MyDatabaseId;
 		found->row = row;
+		found->changed = TransactionIdFollowsOrEquals(row, shared->first_xid);
 		clear(found);
 	}
 	if (found != NULL)
@@ -272,18 +279,19 @@ LimitIsNear(uint64 tick)
 }
 
 /*
- * The furthest tick that SQL may set the mark to, or advance ids to.  Without
- * this bound, one database could carry the others along.  Sessions that take
- * many ids can be ahead of the clock by half of max_ahead, see look()
- * in generator.c; beyond that, the lanes would have no room for them.  If
- * max_ahead gives no bound, it is the furthest tick that ids have reached.
+ * The furthest tick of an id that SQL may set the mark to, or advance ids to:
+ * the next ids are in the tick after it.  Without this bound, one database
+ * could carry the others along.  Sessions that take many ids can be ahead of
+ * the clock by half of max_ahead, see look() in generator.c; beyond that, the
+ * lanes would have no room for them.  If max_ahead gives no bound, it is the
+ * furthest tick that ids have reached.
  */
 uint64
 LimitFarthest(const Layout *layout, uint64 now_tick)
 {
 	if (setting_max_ahead < 0)
 		return Max(now_tick, LaneFurthestTick(layout));
-	return now_tick + LimitAhead(layout) / 2;
+	return now_tick + Max(LimitAhead(layout) / 2, 1) - 1;
 }
 
 /*
@@ -294,12 +302,18 @@ uint64
 LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 			   uint64 *ahead)
 {
-	*ahead = LimitAhead(layout);
 	if (mark->value > mark->guard.bound)
 	{
-		*ahead = LimitFarthest(layout, now_tick) - now_tick;
+		*ahead = LimitFarthest(layout, now_tick) + 1 - now_tick;
 		return LimitTickAbove(layout, mark->value);
 	}
+
+	/*
+	 * A bound from before the start can be as far ahead as ids.  But the
+	 * owner of a database can have its bound found again and again, by ALTER
+	 * DATABASE for example, and each time ids begin a reservation further on.
+	 */
+	*ahead = LimitAhead(layout) / (limit_slot->changed ? 2 : 1);
 	if (mark->guard.bound != limit_slot->written)
 		return LimitTickAbove(layout, mark->guard.bound);
 	return 0;

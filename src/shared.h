@@ -45,6 +45,8 @@ typedef struct DatabaseSlot
 	Oid			database;		/* InvalidOid: free */
 	TransactionId row;			/* xmin of its row in pg_database */
 	int			sessions;
+	/* what is in its pages may have got there since the start of the server */
+	bool		changed;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
 	/* no window is opened below this tick */
@@ -121,6 +123,12 @@ typedef struct SharedState
 	ConditionVariable limit_moved;
 
 	DatabaseSlot slots[MAX_DATABASES];
+
+	/*
+	 * the next transaction when the first session made ids; guarded by the
+	 * lock
+	 */
+	TransactionId first_xid;
 
 	/*
 	 * A change of this closes windows, see lane.c.  It is read with every id

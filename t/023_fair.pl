@@ -218,6 +218,48 @@ is(join(' ', sort keys %$errors), '55000', 'an advance beyond the edge is refuse
 $node->stop;
 
 #
+# Nor can the owner of a database move ids ahead by having the server find the mark that
+# it wrote itself, again and again.
+#
+$node = new_server('again', clock => 1, 'snowflake.layout' => 'twitter');
+$node->safe_psql(
+	'postgres',
+	'CREATE ROLE owner LOGIN CREATEDB; CREATE DATABASE owned OWNER owner; CREATE DATABASE other');
+add_extension($node, 'other');
+@owner = (database => 'owned', user => 'owner');
+sqlstate_of($node, 'CREATE EXTENSION snowflake; SELECT snowflake_nextval()', @owner);
+my $original = 'owned';
+my %ways = (
+	'ALTER DATABASE' => sub {
+		sqlstate_of($node, "ALTER DATABASE owned CONNECTION LIMIT $_[0]", user => 'owner');
+	},
+	'DROP EXTENSION' => sub {
+		sqlstate_of($node, 'BEGIN; DROP EXTENSION snowflake; CREATE EXTENSION snowflake; ROLLBACK', @owner);
+	},
+	'CREATE DATABASE' => sub {
+		my $template = $original;
+
+		$original = "copy$_[0]";
+		sqlstate_of($node, "CREATE DATABASE $original TEMPLATE $template", user => 'owner');
+	});
+foreach my $way (sort keys %ways)
+{
+	foreach my $i (1 .. 5)
+	{
+		($code, $message) = $ways{$way}->($i);
+		is($code, '00000', "$way, $i") or diag($message);
+		($code, $message) = sqlstate_of(
+			$node, 'SELECT snowflake_nextval()',
+			user => 'owner',
+			database => $way eq 'CREATE DATABASE' ? $original : 'owned');
+		is($code, '00000', "$way, $i: the mark is found") or diag($message);
+	}
+	($code, $message) = sqlstate_of($node, 'SELECT * FROM snowflake_reserve(50000)', database => 'other');
+	is($code, '00000', "$way: 50000 ids at once in another database") or diag($message);
+}
+$node->stop;
+
+#
 # With one id per lane and second, a session can use all lanes, and an advance that
 # raises nothing moves no session ahead.
 #
