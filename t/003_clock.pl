@@ -59,7 +59,7 @@ is( $node->safe_psql(
 	'ids are ahead of the clock by no more than max_ahead');
 
 # Back by more: calls wait for max_wait and fail, on every lane.
-set_clock($node, -60);
+set_clock($node, -64);
 my $seconds = seconds_taken(sub { ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()') });
 is($code, 'SF001', 'a step back of a minute is an error');
 like(

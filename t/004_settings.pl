@@ -197,7 +197,7 @@ $node->stop;
 $node = new_server('preloaded', preload => 1, 'snowflake.worker_id' => 5);
 {
 	local $ENV{PGOPTIONS} = '-c snowflake.worker_id=9';
-	($ret, $out, $err) = $node->psql('postgres', $worker);
+	($out, $err) = run_command([ 'psql', '--no-psqlrc', '--command', $worker, $node->connstr('postgres') ]);
 	like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'preloaded: connection options are refused');
 }
 is($node->safe_psql('postgres', $worker), 5, 'preloaded: ids are made');

@@ -120,6 +120,7 @@ my %unflushed = (
 	'snowflake.layout' => 'snowflake lane:0',
 	'snowflake.max_ahead' => '1s',
 	'snowflake.max_wait' => '2s',
+	'snowflake.sequence_start' => 'zero',
 	'wal_writer_delay' => '10s');
 $node = new_hunting_server('unflushed', %unflushed);
 ($ids, $duplicates, $relived) =

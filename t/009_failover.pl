@@ -312,11 +312,8 @@ $primary->stop('immediate');
 my ($old, $errors) = stop_clients($clients);
 is($errors, '', 'clients of the primary see no errors');
 
-foreach my $standby (@standbys)
-{
-	live_again($standby, $cut + 2);
-	$standby->promote;
-}
+$_->promote foreach @standbys;
+live_again($_, $cut + 2) foreach @standbys;
 is( $session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
 	2, 'a session from before the promotion uses the new timeline');
 $session->quit;
@@ -430,7 +427,7 @@ foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
 		cut_off($chain->{$to});
 		$chain->{cut} = clock_of($chain->{$from});
 	}
-	sleep 4;
+	sleep 8;
 	foreach my $chain (@chains)
 	{
 		$chain->{$from}->stop('immediate');
@@ -443,7 +440,9 @@ foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
 		"the session on $to uses timeline $timeline");
 	$chains[0]->{session}->quit;
 	wait_for_clients($_->{$to}, 3) foreach @chains;
+	my @lines = map { wait_for_lines(0, glob "$_->{clients}{dir}/out*") } @chains;
 	sleep 3;
+	wait_for_lines((shift @lines) + 5000, glob "$_->{clients}{dir}/out*") foreach @chains;
 }
 foreach my $chain (@chains)
 {
@@ -563,6 +562,7 @@ foreach my $pair (@pairs)
 	$pair->{clients} = start_clients(2, $pair->{standby});
 }
 sleep 2.4;
+wait_for_lines(5000, glob "$_->{clients}{dir}/out*") foreach @pairs;
 foreach my $pair (@pairs)
 {
 	my $label = $pair->{mutant} ? "mutant that $pair->{mutant}" : 'product';

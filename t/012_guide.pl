@@ -69,7 +69,7 @@ foreach my $section (
 		my $registry = new_registry('registry');
 
 		$registry->safe_psql('postgres', "SELECT snowflake_registry.reserve(0, 'the old server')");
-		my $server = new_server('leasing', lease_from($registry));
+		my $server = new_server('leasing', lease_from($registry, 'snowflake.registry_lease' => '9s'));
 		$server->poll_query_until('postgres', "SELECT lease_state = 'held' FROM snowflake_status()");
 		run_sql($server, 'postgres', $name, $sql);
 		$_->stop foreach $server, $registry;

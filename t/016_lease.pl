@@ -435,8 +435,9 @@ $stopped->start;
 $alone->poll_query_until(
 	'postgres',
 	"SELECT count(*) = 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%acquire%'") or die;
+my $offset = -s $stopped->logfile;
 my $stop = IPC::Run::start([ 'pg_ctl', '--pgdata', $stopped->data_dir, '--mode=fast', '--timeout=30', 'stop' ]);
-sleep 0.3;
+$stopped->wait_for_log(qr/received fast shutdown request/, $offset);
 $locker->query_safe('ROLLBACK');
 $locker->quit;
 ok($stop->finish, 'a server stops although an answer has come since');

@@ -493,8 +493,9 @@ my $log_end = -s $node->logfile;
 my $leasing = new_server(
 	'leasing',
 	lease_from(
-		$node, 'snowflake.registry' => sprintf('host=%s port=%s dbname=registry user=server', $node->host, $node->port))
-);
+		$node,
+		'snowflake.registry' => sprintf('host=%s port=%s dbname=registry user=server', $node->host, $node->port),
+		'snowflake.registry_lease' => '9s'));
 ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
 	'a server leases a worker id');
 my $ends = $leasing->safe_psql('postgres', 'SELECT lease_ends FROM snowflake_status()');

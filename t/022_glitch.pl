@@ -158,7 +158,9 @@ is(ids_by(0, $session), 'right', 'ids are made as soon as it is set right');
 
 foreach my $max_ahead ("'2h'", -1)
 {
+	my $before = $session->query_safe('SHOW snowflake.max_ahead');
 	set_and_reload($node, "snowflake.max_ahead = $max_ahead");
+	sleep 0.1 while $session->query_safe('SHOW snowflake.max_ahead') eq $before;
 	set_clock($node, -$hour);
 	my %states;
 	foreach (1 .. 25)

@@ -125,7 +125,7 @@ SELECT pg_sleep(:instant - extract(epoch FROM clock_timestamp())), snowflake_nex
 EOC
 my ($out, $err, $failures);
 
-foreach my $try (1 .. 10)
+foreach my $try (1 .. 40)
 {
 	# when all sessions have started, and the reservation is used up
 	my $instant = time + 5;

@@ -13,7 +13,7 @@ use List::Util qw(max);
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(sleep time clock_gettime CLOCK_BOOTTIME);
 
 our @EXPORT = qw(
   new_server new_hunting_server new_registry lease_from add_extension create_citus address_of
@@ -373,19 +373,20 @@ sub live_from
 	return (\@collectors, time + $offset, $errors);
 }
 
-# Wait until files have a number of lines together, for a minute at most: a busy machine is
-# slow to make ids.
+# Wait until files have more than a number of lines together, for a minute at most: a busy
+# machine is slow to make ids.  Returns how many they have.
 sub wait_for_lines
 {
 	my ($number, @files) = @_;
+	my $lines;
 
 	foreach (1 .. 600)
 	{
-		my ($lines) = split ' ', `cat @files | wc -l`;
-		return if $lines > $number;
+		($lines) = split ' ', `cat @files | wc -l`;
+		last if $lines > $number;
 		sleep 0.1;
 	}
-	return;
+	return $lines;
 }
 
 # A shell command that prints the ids that collectors saw, without the last one of a client
@@ -469,6 +470,7 @@ my $clock_library;
 # The file that clock.c maps: a number of settings, and the index of the current one.
 my $clock_settings = 255;
 my $clock_current = $clock_settings * 16;
+my $boot_time;
 
 # Set the wall clock of a server off by a number of seconds.  It runs on from there or,
 # if $per_look is given, moves only when it is read, by that many microseconds.  Other
@@ -485,7 +487,9 @@ sub set_clock
 	sysread($file, $current, 1);
 	$current = (ord($current) + 1) % $clock_settings;
 	sysseek($file, $current * 16, SEEK_SET);
-	syswrite($file, pack('q2', (($per_look ? time : 0) + $offset) * 1e9, ($per_look // 0) * 1e3));
+	# once, as each reading would be a bit different; time passes before the second clock is read
+	$boot_time //= max(map { time - clock_gettime(CLOCK_BOOTTIME) } 1 .. 10);
+	syswrite($file, pack('q2', (($per_look ? time : $boot_time) + $offset) * 1e9, ($per_look // 0) * 1e3));
 	sysseek($file, $clock_current, SEEK_SET);
 	syswrite($file, chr $current) or die "could not set clock: $!";
 	close $file;

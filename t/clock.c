@@ -2,8 +2,9 @@
  * A server clock that a test can set.
  *
  * This preloaded library interposes the functions that tell the time of day.
- * They return either the real time plus an offset, or a time that advances
- * only when it is looked at, by the same amount each time.  The file that
+ * They return either the time since boot plus an offset, which no step of the
+ * real clock changes, or a time that advances only when it is looked at, by
+ * the same amount each time.  The file that
  * SNOWFLAKE_TEST_CLOCK names says which.  All processes of a server map this
  * file, so a look takes no lock and no memory, and a signal handler may take
  * one.  Other clocks are left alone, as they are when a real clock is set.
@@ -59,12 +60,15 @@ map_file(void)
 int
 clock_gettime(clockid_t clock, struct timespec *now)
 {
-	int			result = syscall(SYS_clock_gettime, clock, now);
 	struct setting *setting;
 	int64_t		time;
+	int			result;
 
-	if (file == NULL || result != 0 ||
+	if (file == NULL ||
 		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE && clock != CLOCK_BOOTTIME))
+		return syscall(SYS_clock_gettime, clock, now);
+	result = syscall(SYS_clock_gettime, CLOCK_BOOTTIME, now);
+	if (result != 0)
 		return result;
 	setting = &file->settings[__atomic_load_n(&file->current, __ATOMIC_ACQUIRE)];
 	if (clock == CLOCK_BOOTTIME)
