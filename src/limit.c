@@ -279,19 +279,18 @@ LimitIsNear(uint64 tick)
 }
 
 /*
- * The furthest tick of an id that SQL may set the mark to, or advance ids to:
- * the next ids are in the tick after it.  Without this bound, one database
- * could carry the others along.  Sessions that take many ids can be ahead of
- * the clock by half of max_ahead, see look() in generator.c; beyond that, the
- * lanes would have no room for them.  If max_ahead gives no bound, it is the
- * furthest tick that ids have reached.
+ * The furthest tick that SQL may set the mark to, or advance ids to.  Without
+ * this bound, one database could carry the others along.  Sessions that take
+ * many ids can be ahead of the clock by half of max_ahead, see look()
+ * in generator.c; beyond that, the lanes would have no room for them.  If
+ * max_ahead gives no bound, it is the furthest tick that ids have reached.
  */
 uint64
 LimitFarthest(const Layout *layout, uint64 now_tick)
 {
 	if (setting_max_ahead < 0)
 		return Max(now_tick, LaneFurthestTick(layout));
-	return now_tick + Max(LimitAhead(layout) / 2, 1) - 1;
+	return now_tick + LimitAhead(layout) / 2;
 }
 
 /*
@@ -304,7 +303,7 @@ LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 {
 	if (mark->value > mark->guard.bound)
 	{
-		*ahead = LimitFarthest(layout, now_tick) + 1 - now_tick;
+		*ahead = LimitFarthest(layout, now_tick) - now_tick;
 		return LimitTickAbove(layout, mark->value);
 	}
 
