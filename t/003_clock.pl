@@ -9,7 +9,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(sleep time clock_gettime CLOCK_MONOTONIC);
 
 # Wait until a call in a background session waits for the clock.
 sub wait_until_waiting
@@ -27,10 +27,10 @@ sub wait_until_waiting
 sub seconds_taken
 {
 	my ($call) = @_;
-	my $start = time;
+	my $start = clock_gettime(CLOCK_MONOTONIC);
 
 	$call->();
-	return time - $start;
+	return clock_gettime(CLOCK_MONOTONIC) - $start;
 }
 
 my ($code, $message);

@@ -30,7 +30,7 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 my $say_clock = "SELECT extract(epoch FROM clock_timestamp());\n";
 append_to_file(
 	"$dir/script",
-	$say_clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $say_clock);
+	$say_clock . "SELECT snowflake_nextval() FROM generate_series(1, 50), pg_sleep(0.002);\n" x 200 . $say_clock);
 
 # options of a client that dumps and restores
 my %user = (superuser => [], owner => [ '--username', 'owner' ]);

@@ -93,7 +93,8 @@ foreach my $layout ('snowflake', 'js53')
 			my @greedy = map {
 				start_collectors(
 					$node, 1,
-					sql => "SELECT count(*) /* generate_series(1, 20) */ FROM snowflake_reserve($size);")
+					sql => "SELECT count(*) /* generate_series(1, 20) */ FROM snowflake_reserve($size);",
+					pause => 0)
 			} 1 .. 6;
 			wait_for_collectors($node, 6);
 			$found = ids_of_the_modest($node, $max_wait);

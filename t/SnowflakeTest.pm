@@ -275,24 +275,34 @@ sub wait_until
 	return;
 }
 
-# Start clients that make ids as fast as they can until their server is gone or
-# stop_collectors() ends them.  Each writes the ids to a file of its own, outside the
-# server.
+# Start clients that make ids until their server is gone or stop_collectors() ends them.
+# Each writes the ids to a file of its own, outside the server.  The options are
+#	database
+#	sql			a statement to run instead of one that makes 20 ids
+#	pause		for how many seconds each client pauses after a statement; with the
+#				default, some of them make ids at any time, but do not need all of
+#				the machine
+# The client pauses, not the server, as pg_sleep() goes by the clock that may be stepped.
 sub start_collectors
 {
 	my ($node, $number, %options) = @_;
 	my $database = $options{database} // 'postgres';
 	my $sql = $options{sql} // 'SELECT snowflake_nextval() FROM generate_series(1, 20);';
+	my $pause = $options{pause} // 0.002;
 	my $dir = PostgreSQL::Test::Utils::tempdir();
 	my @collectors;
 
-	append_to_file("$dir/script.sql", "$sql\n" x 200_000);
 	foreach my $i (1 .. $number)
 	{
 		my $run = IPC::Run::start(
 			[
+				$^X, '-e', '$| = 1; while () { print "$ARGV[0]\n"; select undef, undef, undef, $ARGV[1] }',
+				$sql, $pause
+			],
+			'|',
+			[
 				$node->installed_command('psql'), '--no-psqlrc', '--no-align', '--tuples-only',
-				'--quiet', '--set=VERBOSITY=verbose', "--file=$dir/script.sql",
+				'--quiet', '--set=VERBOSITY=verbose', '--file=-',
 				'--host', $node->host, '--port', $node->port, $database
 			],
 			'>',
