@@ -29,8 +29,10 @@
  * lane, tick or sequence (invariant 1 in lane.c).  Across a start they differ
  * in the tick: before the start, every id was below a limit that the flushed
  * mark covers (invariant 4 in limit.c); after it, no window opens below the
- * first tick that the mark leaves free (invariant 5).  Ids of two servers
- * differ in the worker id or, with leases, in the tick (worker.c).
+ * first tick that the mark leaves free (invariant 5).  A promotion is a start,
+ * too; ids whose mark had not reached the standby differ in the timeline, if
+ * the layout has one.  Ids of two servers differ in the worker id or, with
+ * leases, in the tick (worker.c).
  *
  * snowflake/src/generator.c
  *

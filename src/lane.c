@@ -17,8 +17,9 @@
  *
  * A session keeps a window: a lane and a tick to take ids from.  It depends on
  * the worker id, the lease, and the limit and floor of the database.  Raising
- * a limit or floor, or renewing a lease, leaves open windows valid.  All other
- * changes raise one version, which every window records:
+ * a limit or floor, or renewing a lease, leaves open windows valid, and so does
+ * a reload, after which a session opens its next window with the new settings.
+ * All other changes raise one version, which every window records:
  *
  *		Invariant 3.  Once LaneEndChange() has returned, no session can take
  *		an id from a window opened before LaneBeginChange().

@@ -11,10 +11,11 @@
  *		covers all ids before the limit, and was flushed before the limit was
  *		moved there.
  *
- *		Invariant 5.  No window is opened in a tick below the floor.  After a
- *		start the floor is above everything that the mark covered, so no tick
- *		from before the start is used again, even if the clock was set back.
- *		It also keeps a lane that was idle from falling behind the others.
+ *		Invariant 5.  No window is opened in a tick below the floor that goes
+ *		with its limit.  After a start the first limit comes with a floor above
+ *		everything that the mark covered, so no tick from before the start is
+ *		used again, even if the clock was set back.  The floor also keeps a
+ *		lane that was idle from falling behind the others.
  *
  * The limit moves ahead by a reservation at a time, about once a second.  The
  * session that first notices that half of the reservation is used moves it.
@@ -38,8 +39,9 @@
  * the content locks of the mark's pages, which are taken before the shared
  * lock.  The limit is raised after these are released, under the shared lock,
  * because a flush must not hold up the pages.  LimitEnter() clears a slot
- * without sessions under the shared lock alone.  "moved_at" has no lock: it
- * only serves to choose a reservation.
+ * without sessions under the shared lock alone, and LimitForget() ours while
+ * nobody else can move the mark.  "moved_at" has no lock: it only serves to
+ * choose a reservation.
  *
  * snowflake/src/limit.c
  *
@@ -80,8 +82,9 @@ clear(DatabaseSlot *slot)
 
 /*
  * Forget what is known of our database, as after a start, because it does not
- * describe the present pages, which the caller has locked.  Below a limit of 0
- * no window can be open, so that there are none to close.
+ * describe the present pages.  The caller has opened the mark, so that nobody
+ * is about to raise the limit, and locked the pages.  Below a limit of 0 no
+ * window can be open, so that there are none to close.
  */
 void
 LimitForget(void)
@@ -439,7 +442,10 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	begin = ClockReference();
 	lsn = MarkWritePages(&mark);
 
-	/* if this throws, the pages hold a higher bound than needed: no harm */
+	/*
+	 * If this throws, the limit stays.  The pages hold a higher bound than
+	 * needed, which the next move keeps, and so does the slot with the floor.
+	 */
 	(void) MarkFlush(lsn, false);
 
 	/* another process of our parallel group may have raised it further */

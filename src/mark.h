@@ -21,7 +21,7 @@
 /* The row of the guard, as it is on disk: three columns of type bigint. */
 typedef struct Guard
 {
-	int64		bound;			/* no id above it was ever returned */
+	int64		bound;			/* all ids are at most this, or "others" */
 	int64		exempt;			/* the worker of the last reset, or -1 */
 	int64		others;			/* other workers begin above; 0: no reset */
 } Guard;

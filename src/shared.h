@@ -45,7 +45,7 @@ typedef struct DatabaseSlot
 	Oid			database;		/* InvalidOid: free */
 	TransactionId row;			/* xmin of its row in pg_database */
 	int			sessions;
-	/* what is in its pages may have got there since the start of the server */
+	/* its row or its pages are from after the start, see LimitTickFound() */
 	bool		changed;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
