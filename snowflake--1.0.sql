@@ -7,6 +7,11 @@
 -- every call of one of our functions names the schema, and passes arguments of exactly
 -- the declared types: no overload can match better.  Everything else is found in
 -- pg_catalog, which is searched first.
+--
+-- The owner of our schema may rename it later, and give its name to another one.  So
+-- nothing finds our functions by that name when it runs: SQL functions are bound to what
+-- they call when they are created, and those in PL/pgSQL call what is in
+-- snowflake_internal.
 
 --
 -- A schema for internals.  No search_path leads there, and tools that compare schemas
@@ -511,6 +516,159 @@ COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
 'the id that snowflake_mask() turned into a number, with the same key and tweak';
 
 --
+-- Layouts
+--
+
+CREATE FUNCTION snowflake_layout(
+	OUT name text,
+	OUT bits integer,
+	OUT shift integer,
+	OUT largest bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'snowflake_layout'
+LANGUAGE C STABLE STRICT PARALLEL SAFE ROWS 7;
+
+COMMENT ON FUNCTION snowflake_layout() IS
+'the fields of the layout in force, the most significant first';
+
+CREATE FUNCTION snowflake_layout(layout text,
+	OUT name text,
+	OUT bits integer,
+	OUT shift integer,
+	OUT largest bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'snowflake_layout'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 7;
+
+COMMENT ON FUNCTION snowflake_layout(text) IS
+'the fields of the given layout, the most significant first';
+
+CREATE FUNCTION snowflake_capacity(
+	OUT layout text,
+	OUT tick interval,
+	OUT first_instant timestamptz,
+	OUT last_instant timestamptz,
+	OUT workers bigint,
+	OUT lanes integer,
+	OUT ids_per_second bigint)
+AS 'MODULE_PATHNAME', 'snowflake_capacity'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_capacity() IS
+'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
+
+CREATE FUNCTION snowflake_capacity(INOUT layout text,
+	OUT tick interval,
+	OUT first_instant timestamptz,
+	OUT last_instant timestamptz,
+	OUT workers bigint,
+	OUT lanes integer,
+	OUT ids_per_second bigint)
+AS 'MODULE_PATHNAME', 'snowflake_capacity'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_capacity(text) IS
+'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
+
+--
+-- The functions above, for those in PL/pgSQL
+--
+
+CREATE FUNCTION snowflake_internal.nextval()
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_nextval'
+LANGUAGE C VOLATILE PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.nextval() IS
+'snowflake_nextval()';
+
+CREATE FUNCTION snowflake_internal.worker_id(id bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_worker_id'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.worker_id(bigint) IS
+'snowflake_worker_id()';
+
+CREATE FUNCTION snowflake_internal.time_of(id bigint, layout text)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'snowflake_timestamp'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.time_of(bigint, text) IS
+'snowflake_timestamp()';
+
+CREATE FUNCTION snowflake_internal.from_timestamp(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.from_timestamp(timestamptz, text) IS
+'snowflake_from_timestamp()';
+
+CREATE FUNCTION snowflake_internal.first_from(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.first_from(timestamptz) IS
+'snowflake_first_from()';
+
+CREATE FUNCTION snowflake_internal.first_from(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.first_from(timestamptz, text) IS
+'snowflake_first_from()';
+
+CREATE FUNCTION snowflake_internal.last_before(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.last_before(timestamptz) IS
+'snowflake_last_before()';
+
+CREATE FUNCTION snowflake_internal.last_before(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.last_before(timestamptz, text) IS
+'snowflake_last_before()';
+
+-- with the privileges of the caller, who needs that for snowflake_advance()
+CREATE FUNCTION snowflake_internal.advance(id bigint)
+RETURNS void
+LANGUAGE SQL VOLATILE PARALLEL UNSAFE
+RETURN @extschema@.snowflake_advance(id, false);
+
+COMMENT ON FUNCTION snowflake_internal.advance(bigint) IS
+'snowflake_advance()';
+
+CREATE FUNCTION snowflake_internal.layout()
+RETURNS text
+LANGUAGE SQL STABLE PARALLEL SAFE
+RETURN (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity);
+
+COMMENT ON FUNCTION snowflake_internal.layout() IS
+'the layout in force';
+
+CREATE FUNCTION snowflake_internal.functions(
+	OUT id regprocedure,
+	OUT nextval regprocedure,
+	OUT advance regprocedure)
+LANGUAGE SQL STABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT '@extschema@.snowflake_id()'::regprocedure, '@extschema@.snowflake_nextval()'::regprocedure,
+		'@extschema@.snowflake_advance(bigint, boolean)'::regprocedure;
+END;
+
+COMMENT ON FUNCTION snowflake_internal.functions() IS
+'the functions that make and advance ids, whatever their schema is called now';
+
+--
 -- Tables partitioned by range of their id: partitions by time
 --
 
@@ -541,7 +699,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.chunk_length(regclass, name) IS
 'how many values of a column, or of any one, a chunk of a hypertable covers; NULL if the table is none';
 
-CREATE FUNCTION snowflake_partitions(parent regclass, layout text DEFAULT NULL,
+CREATE FUNCTION snowflake_internal.partitions(parent regclass, layout text,
 	OUT partition regclass,
 	OUT first_id bigint,
 	OUT last_id bigint,
@@ -565,13 +723,13 @@ BEGIN
 				ELSE 'The table is a hypertable, to which TimescaleDB adds chunks itself.' END;
 	END IF;
 
-	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
+	layout := coalesce(layout, snowflake_internal.layout());
 	RETURN QUERY
 		-- nothing is below the smallest bigint
 		SELECT part.oid::regclass, part.lower_id,
 			part.upper_id - (part.upper_id > -9223372036854775808)::integer,
-			CASE WHEN part.lower_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.lower_id, layout) END,
-			CASE WHEN part.upper_id BETWEEN 0 AND largest THEN @extschema@.snowflake_timestamp(part.upper_id, layout) END
+			CASE WHEN part.lower_id BETWEEN 0 AND largest THEN snowflake_internal.time_of(part.lower_id, layout) END,
+			CASE WHEN part.upper_id BETWEEN 0 AND largest THEN snowflake_internal.time_of(part.upper_id, layout) END
 		FROM (
 			-- MINVALUE and MAXVALUE do not match, and so become NULL
 			SELECT child.oid,
@@ -582,10 +740,25 @@ BEGIN
 				CROSS JOIN pg_get_expr(child.relpartbound, child.oid) AS bound
 			WHERE link.inhparent = parent AND bound <> 'DEFAULT'
 		) AS part
-			CROSS JOIN @extschema@.snowflake_last_before('infinity'::timestamptz, layout) AS largest
+			CROSS JOIN snowflake_internal.last_before('infinity'::timestamptz, layout) AS largest
 		ORDER BY part.lower_id NULLS FIRST, part.upper_id;
 END
 $$;
+
+COMMENT ON FUNCTION snowflake_internal.partitions(regclass, text) IS
+'snowflake_partitions()';
+
+CREATE FUNCTION snowflake_partitions(parent regclass, layout text DEFAULT NULL,
+	OUT partition regclass,
+	OUT first_id bigint,
+	OUT last_id bigint,
+	OUT lower_bound timestamptz,
+	OUT upper_bound timestamptz)
+RETURNS SETOF record
+LANGUAGE SQL STABLE PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT * FROM snowflake_internal.partitions(parent, layout);
+END;
 
 COMMENT ON FUNCTION snowflake_partitions(regclass, text) IS
 'the partitions of a table that is partitioned by range of its id, with their ranges of ids and of time; without the default partition';
@@ -696,10 +869,10 @@ BEGIN
 			MESSAGE = 'lower bound of partitions must be less than upper bound';
 	END IF;
 
-	layout := coalesce(layout, (SELECT capacity.layout FROM @extschema@.snowflake_capacity() AS capacity));
+	layout := coalesce(layout, snowflake_internal.layout());
 	-- fail unless the layout has ids at both bounds
-	PERFORM @extschema@.snowflake_from_timestamp(lower_bound, layout),
-		@extschema@.snowflake_from_timestamp(upper_bound, layout);
+	PERFORM snowflake_internal.from_timestamp(lower_bound, layout),
+		snowflake_internal.from_timestamp(upper_bound, layout);
 
 	-- Take the lock that ATTACH PARTITION needs before looking at the table and its
 	-- present partitions.
@@ -713,7 +886,7 @@ BEGIN
 		LEFT JOIN pg_am AS method ON method.oid = class.relam
 	WHERE class.oid = parent;
 	SELECT array_agg(present.first_id), array_agg(present.last_id) INTO present_first, present_last
-	FROM @extschema@.snowflake_partitions(parent, layout) AS present;
+	FROM snowflake_internal.partitions(parent, layout) AS present;
 
 	FOR starts, ends IN
 		SELECT edge, next_edge
@@ -741,8 +914,8 @@ BEGIN
 		WHERE edge < upper_bound AND next_edge > lower_bound
 		ORDER BY edge
 	LOOP
-		first_id := @extschema@.snowflake_first_from(starts, layout);
-		last_id := @extschema@.snowflake_last_before(ends, layout);
+		first_id := snowflake_internal.first_from(starts, layout);
+		last_id := snowflake_internal.last_before(ends, layout);
 		-- a day that a time zone skips
 		CONTINUE WHEN first_id > last_id;
 		-- a partition whose bound is NULL has none
@@ -847,10 +1020,10 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.narrow_references(oid[], name[]) IS
 'columns of type smallint or integer that refer to the columns of these tables, or to such columns in turn';
 
-CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
-	widen_references boolean DEFAULT false,
-	dry_run boolean DEFAULT false,
-	drop_sequence boolean DEFAULT false)
+CREATE PROCEDURE snowflake_internal.adopt(adopted regclass, column_name name,
+	widen_references boolean,
+	dry_run boolean,
+	drop_sequence boolean)
 LANGUAGE plpgsql
 SET row_security = off		-- fail rather than overlook a row
 AS $$
@@ -859,7 +1032,8 @@ DECLARE
 	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 
 	integers CONSTANT pg_catalog.oid[] := '{smallint,integer,bigint}'::regtype[];
-	new_default CONSTANT pg_catalog.text := '@extschema@.snowflake_id()';
+	functions CONSTANT pg_catalog.record := snowflake_internal.functions();
+	new_default CONSTANT pg_catalog.text := functions.id;
 	label CONSTANT pg_catalog.text := format('%s.%I', adopted, column_name);
 	attribute pg_catalog.record;
 	distributed boolean;
@@ -913,12 +1087,12 @@ BEGIN
 
 	-- a chunk length that suits small numbers would give too many chunks
 	chunk := snowflake_internal.chunk_length(adopted, column_name);
-	IF chunk < @extschema@.snowflake_first_from(now() + interval '1 minute') - @extschema@.snowflake_first_from(now()) THEN
+	IF chunk < snowflake_internal.first_from(now() + interval '1 minute') - snowflake_internal.first_from(now()) THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('chunks of hypertable %s are too small for snowflake ids', adopted),
 			DETAIL = format('A chunk covers %s values, which is less than the ids of a minute.', chunk),
 			HINT = format('To have chunks of a day, first run: SELECT set_chunk_time_interval(%L, %s);', adopted,
-				@extschema@.snowflake_first_from(now() + interval '1 day') - @extschema@.snowflake_first_from(now()));
+				snowflake_internal.first_from(now() + interval '1 day') - snowflake_internal.first_from(now()));
 	END IF;
 
 	-- From here on nobody else can change the table, or add or drop a foreign
@@ -1099,7 +1273,7 @@ BEGIN
 			SELECT FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
 				CROSS JOIN pg_get_expr(adbin, adrelid) AS expression
 			WHERE adrelid = relid AND attname = column_name
-				AND regexp_replace(expression, '\([0-9]+\)$', '()') IN (new_default, '@extschema@.snowflake_nextval()'))) THEN
+				AND regexp_replace(expression, '\([0-9]+\)$', '()') IN (new_default, functions.nextval::text))) THEN
 		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
 			adopted, column_name, new_default);
 	END IF;
@@ -1114,23 +1288,23 @@ BEGIN
 	-- ids of all sessions are greater than ids from a minute ago; above those, an
 	-- advance makes sure.
 	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
-	new_id := @extschema@.snowflake_nextval();
-	bound := @extschema@.snowflake_last_before(clock_timestamp() + interval '1 second');
+	new_id := snowflake_internal.nextval();
+	bound := snowflake_internal.last_before(clock_timestamp() + interval '1 second');
 	IF largest > greatest(new_id, bound) THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('column %s has values that are greater than new snowflake ids', label),
 			DETAIL = format('The largest is %s, and a new id is %s.', largest, new_id),
 			HINT = 'If the largest value is an id that is ahead of the clock, wait until the clock has passed it. Otherwise choose a layout with an earlier epoch or more bits below the time, and restart the server.';
 	END IF;
-	bound := @extschema@.snowflake_last_before(clock_timestamp() - interval '1 minute');
+	bound := snowflake_internal.last_before(clock_timestamp() - interval '1 minute');
 	IF largest > least(bound, new_id) THEN
-		IF NOT has_function_privilege('@extschema@.snowflake_advance(bigint, boolean)'::regprocedure, 'EXECUTE') THEN
+		IF NOT has_function_privilege(functions.advance, 'EXECUTE') THEN
 			RAISE insufficient_privilege USING
 				MESSAGE = format('column %s has values that are as large as new snowflake ids', label),
 				HINT = 'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance(bigint, boolean).';
 		END IF;
 		IF NOT dry_run THEN
-			PERFORM @extschema@.snowflake_advance(largest, false);
+			PERFORM snowflake_internal.advance(largest);
 		END IF;
 	END IF;
 
@@ -1163,6 +1337,20 @@ BEGIN
 			EXECUTE statement;
 		END LOOP;
 	END IF;
+END
+$$;
+
+COMMENT ON PROCEDURE snowflake_internal.adopt(regclass, name, boolean, boolean, boolean) IS
+'snowflake_adopt()';
+
+CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
+	widen_references boolean DEFAULT false,
+	dry_run boolean DEFAULT false,
+	drop_sequence boolean DEFAULT false)
+LANGUAGE plpgsql
+AS $$
+BEGIN
+	CALL snowflake_internal.adopt(adopted, column_name, widen_references, dry_run, drop_sequence);
 END
 $$;
 
@@ -1215,7 +1403,7 @@ BEGIN
 	-- find everything that is in the way before anything is changed
 	FOR key, key_name IN SELECT * FROM unnest(keys, names) LOOP
 		BEGIN
-			CALL @extschema@.snowflake_adopt(key, key_name, widen_references => true, dry_run => true,
+			CALL snowflake_internal.adopt(key, key_name, widen_references => true, dry_run => true,
 				drop_sequence => drop_sequence);
 		-- let locks and timeouts fail the call: they may be gone at the next one
 		EXCEPTION WHEN object_not_in_prerequisite_state OR feature_not_supported OR wrong_object_type
@@ -1336,7 +1524,7 @@ BEGIN
 			EXECUTE rewritings[i];
 		ELSE
 			PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
-			CALL @extschema@.snowflake_adopt(relations[i], names[i], widen_references => false, dry_run => false,
+			CALL snowflake_internal.adopt(relations[i], names[i], widen_references => false, dry_run => false,
 				drop_sequence => drop_sequence);
 			PERFORM pg_catalog.set_config('client_min_messages', callers_messages, true);
 		END IF;
@@ -1361,61 +1549,6 @@ COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean) IS
 'call snowflake_adopt() for all serial and identity keys of a schema; each step in a transaction of its own, unless one is open';
 
 --
--- Layouts
---
-
-CREATE FUNCTION snowflake_layout(
-	OUT name text,
-	OUT bits integer,
-	OUT shift integer,
-	OUT largest bigint)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'snowflake_layout'
-LANGUAGE C STABLE STRICT PARALLEL SAFE ROWS 7;
-
-COMMENT ON FUNCTION snowflake_layout() IS
-'the fields of the layout in force, the most significant first';
-
-CREATE FUNCTION snowflake_layout(layout text,
-	OUT name text,
-	OUT bits integer,
-	OUT shift integer,
-	OUT largest bigint)
-RETURNS SETOF record
-AS 'MODULE_PATHNAME', 'snowflake_layout'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 7;
-
-COMMENT ON FUNCTION snowflake_layout(text) IS
-'the fields of the given layout, the most significant first';
-
-CREATE FUNCTION snowflake_capacity(
-	OUT layout text,
-	OUT tick interval,
-	OUT first_instant timestamptz,
-	OUT last_instant timestamptz,
-	OUT workers bigint,
-	OUT lanes integer,
-	OUT ids_per_second bigint)
-AS 'MODULE_PATHNAME', 'snowflake_capacity'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_capacity() IS
-'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
-
-CREATE FUNCTION snowflake_capacity(INOUT layout text,
-	OUT tick interval,
-	OUT first_instant timestamptz,
-	OUT last_instant timestamptz,
-	OUT workers bigint,
-	OUT lanes integer,
-	OUT ids_per_second bigint)
-AS 'MODULE_PATHNAME', 'snowflake_capacity'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_capacity(text) IS
-'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
-
---
 -- Monitoring
 --
 
@@ -1425,6 +1558,7 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
+	functions CONSTANT record := snowflake_internal.functions();
 	own CONSTANT integer := current_setting('snowflake.worker_id', true);
 	reason text;
 BEGIN
@@ -1449,10 +1583,10 @@ BEGIN
 			JOIN pg_stats ON schemaname = nspname AND tablename = relname AND pg_stats.attname = pg_attribute.attname
 			CROSS JOIN LATERAL (SELECT histogram_bounds::text::bigint[] AS noted) AS histogram
 			CROSS JOIN LATERAL unnest(noted[cardinality(noted) - 9:]) AS newest
-			CROSS JOIN @extschema@.snowflake_last_before('infinity'::timestamptz) AS largest
+			CROSS JOIN snowflake_internal.last_before('infinity'::timestamptz) AS largest
 		WHERE refclassid = 'pg_proc'::regclass
-			AND refobjid IN ('@extschema@.snowflake_nextval()'::regprocedure, '@extschema@.snowflake_id()'::regprocedure)
-			AND CASE WHEN newest BETWEEN 0 AND largest THEN @extschema@.snowflake_worker_id(newest) <> own END
+			AND refobjid IN (functions.nextval, functions.id)
+			AND CASE WHEN newest BETWEEN 0 AND largest THEN snowflake_internal.worker_id(newest) <> own END
 		ORDER BY reltuples DESC
 		LIMIT 1;
 	END IF;

@@ -243,10 +243,10 @@ WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass AN
 $node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
 is( functions_of('snowflake'),
 	join(
-		' ', sort 'adoption_plan', 'chunk_length', 'inheritance_tree', 'lock_table', 'narrow_references',
-		'snowflake_adopt',
-		'snowflake_adopt_all',
-		'worker_id_hint', keys %calls),
+		' ',
+		sort qw(adopt adoption_plan advance chunk_length functions inheritance_tree layout lock_table
+		  narrow_references partitions snowflake_adopt snowflake_adopt_all worker_id_hint),
+		keys %calls),
 	'the test calls all functions of the extension');
 
 # the attack that was found
@@ -305,6 +305,57 @@ $node->safe_psql($database, $no_tables);
 like(
 	no_harm('defaults, created', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), qr/is not unique/,
 	'an ambiguous call fails');
+
+#
+# The owner of the schema renames it, and gives its name to another one with functions of
+# the same names.
+#
+
+$database = 'renamed';
+$node->safe_psql('postgres', "CREATE DATABASE $database OWNER mallory; ALTER ROLE mallory NOSUPERUSER");
+$node->safe_psql($database, "$harm CREATE SCHEMA hers; CREATE EXTENSION snowflake SCHEMA hers", @mallory);
+my $rename = 'ALTER SCHEMA hers RENAME TO moved; CREATE SCHEMA hers; ' . $node->safe_psql($database, <<'EOC');
+SELECT string_agg(format('CREATE %s hers.%I(%s)%s LANGUAGE plpgsql%s AS %L;',
+	CASE prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, proname, pg_get_function_arguments(oid),
+	' RETURNS ' || pg_get_function_result(oid), CASE prokind WHEN 'f' THEN ' IMMUTABLE' END,
+	format('BEGIN PERFORM public.harm(%L); RETURN%s; END', proname,
+		CASE WHEN prokind = 'f' AND NOT proretset AND prorettype NOT IN ('record'::regtype, 'void'::regtype) THEN ' NULL' END)),
+	E'\n')
+FROM pg_proc WHERE pronamespace = 'hers'::regnamespace
+EOC
+$node->safe_psql($database, $rename, @mallory);
+like(
+	(sqlstate_of($node, 'SELECT hers.snowflake_nextval()', database => $database))[1],
+	qr/harm: snowflake_nextval/, 'there are imposters');
+$node->safe_psql('postgres', 'ALTER ROLE mallory NOSUPERUSER');
+call_all('renamed', $tables, map { s/public\.snowflake/moved.snowflake/r } @statements);
+is( $node->safe_psql(
+		$database,
+		q{SELECT column_default FROM information_schema.columns WHERE table_name = 'true' AND column_name = 'id'}),
+	'moved.snowflake_id()',
+	'an adopted key has the genuine default');
+
+# PostgreSQL keeps the schema from being renamed while the extension is created.  Its script
+# has to wait for a transaction that creates the same schema.
+$database = 'raced';
+$node->safe_psql('postgres', "CREATE DATABASE $database OWNER mallory");
+$node->safe_psql($database, "$harm CREATE SCHEMA hers", @mallory);
+my ($pause, $creation) = map { $node->background_psql($database, on_error_stop => 0, @mallory) } 1 .. 2;
+$pause->query_safe('BEGIN; CREATE SCHEMA snowflake_internal');
+my $pid = $creation->query_safe('SELECT pg_backend_pid()');
+begin_query($creation, 'CREATE EXTENSION snowflake SCHEMA hers;');
+wait_until($node, $pid, "wait_event_type = 'Lock'", 'CREATE EXTENSION waits');
+my ($renamed) =
+  sqlstate_of($node, "BEGIN; SET lock_timeout = '1s'; $rename COMMIT", database => $database, user => 'mallory');
+$pause->query_safe('ROLLBACK');
+$creation->query('SELECT 1');
+is(take_errors($creation), '', 'meanwhile: CREATE EXTENSION succeeds');
+is($renamed, '55P03', 'meanwhile: the schema cannot be renamed');
+is( $node->safe_psql(
+		$database, "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'; ALTER ROLE mallory NOSUPERUSER"),
+	'f',
+	'meanwhile: the role does not become a superuser');
+$_->quit foreach $creation, $pause;
 
 #
 # SQL only: what is planted before or after
