@@ -310,7 +310,7 @@ foreach my $case ([ 'time:41 worker:5', 1 ], [ 'time:41 worker:5 sequence:2', 4 
 	my ($layout, $per_tick) = @$case;
 	my $ids = $per_tick * 1000 * ($longest_lead + 2);
 
-	$node = new_server("honest$per_tick", 'snowflake.layout' => $layout);
+	$node = new_server("honest$per_tick", clock => 1, 'snowflake.layout' => $layout);
 	is( $node->safe_psql(
 			'postgres', qq{
 SELECT count(*), max(lead) > interval '$longest_lead s' - interval '0.5 s' AS used, max(lead) <= interval '$longest_lead s' AS bounded

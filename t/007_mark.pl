@@ -120,13 +120,15 @@ $node->stop;
 sub begin_at_once
 {
 	my ($name, $try) = @_;
-	my $node = new_server(($name =~ tr/ /_/r) . ($try // ''), clock => 1, mutant => $name);
+	my $node =
+	  new_server(($name =~ tr/ /_/r) . ($try // ''), clock => 1, mutant => $name, 'snowflake.max_ahead' => '60s');
 	my $script = PostgreSQL::Test::Utils::tempdir() . '/at_once.sql';
 
 	append_to_file($script, "SELECT pg_advisory_lock_shared(1);\nINSERT INTO seen VALUES (snowflake_nextval());");
 	$node->safe_psql('postgres', 'CREATE TABLE seen (id bigint); SELECT snowflake_nextval()');
 	$node->stop('immediate');
-	start_with_clock($node);
+	# so that the clock does not pass the mark meanwhile
+	start_with_clock($node, -30);
 	my $mark = mark_of($node);
 	my $holder = $node->background_psql('postgres');
 	$holder->query_safe('CREATE TABLE IF NOT EXISTS seen (id bigint); SELECT pg_advisory_lock(1)');

@@ -92,6 +92,7 @@ sub hunt
 
 		my @collectors = start_collectors($node, 16);
 		sleep 1 + rand 0.5;
+		wait_for_lines($options{lines}, map { $_->{ids} } @collectors) if $options{lines} && $round == 1;
 		$ended = time + $offset if !$far;
 
 		# the clock of a killed server is set while the server is down
@@ -124,7 +125,7 @@ my %unflushed = (
 	'wal_writer_delay' => '10s');
 $node = new_hunting_server('unflushed', %unflushed);
 ($ids, $duplicates, $relived) =
-  hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);
+  hunt($node, rounds => 2, ways => ['kill -9 of the postmaster'], lines => 10_000);
 is($duplicates, 0, 'unflushed: no id is made twice');
 cmp_ok($ids, '>', 10_000, 'unflushed: many ids were made');
 cmp_ok($relived, '>=', 1, 'unflushed: the same seconds passed again');

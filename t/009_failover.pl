@@ -541,7 +541,7 @@ foreach my $pair (@pairs)
 	$pair->{cut} = time;
 }
 wait_until_blocked($sync);
-sleep 1.5;
+sleep 3;
 foreach my $pair (@pairs)
 {
 	$pair->{primary}->stop('immediate');
@@ -561,7 +561,7 @@ foreach my $pair (@pairs)
 		"SELECT snowflake_timestamp($last) - clock_timestamp() > '0 s'");
 	$pair->{clients} = start_clients(2, $pair->{standby});
 }
-sleep 2.4;
+sleep 3.9;
 wait_for_lines(5000, glob "$_->{clients}{dir}/out*") foreach @pairs;
 foreach my $pair (@pairs)
 {

@@ -63,6 +63,7 @@ foreach my $name (sort keys %strategies)
 		$name,
 		clock => 1,
 		'snowflake.layout' => 'snowflake lane:1',
+		'snowflake.sequence_start' => 'zero',
 		map { ("snowflake.$_" => $strategy->{$_}) } 'max_ahead', 'max_wait');
 	my ($ids, $duplicates, $errors, $states, $leads) = step_through($node, $strategy);
 
@@ -111,6 +112,7 @@ if (with_mutants())
 		clock => 1,
 		mutant => 'goes by the clock',
 		'snowflake.layout' => 'snowflake lane:1',
+		'snowflake.sequence_start' => 'zero',
 		'snowflake.max_wait' => 0);
 	my ($ids, $duplicates) = step_through($node, $strategies{default});
 	cmp_ok($duplicates, '>', 0, "mutant that goes by the clock: $duplicates duplicates among $ids ids are found");

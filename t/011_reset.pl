@@ -52,7 +52,7 @@ sub server_after_accident
 	$node->backup('before') if $settings{hot_standby};
 	$node->stop;
 	start_with_clock($node, $accident - time);
-	my ($ids, $end) = live_from($node, $accident, $accident + 1);
+	my ($ids, $end) = live_from($node, $accident, $accident + 2);
 	$node->stop('immediate');
 	return ($node, $ids, $end);
 }

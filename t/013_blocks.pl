@@ -31,6 +31,7 @@ sub hunt
 			start_collectors($node, 4, sql => $blocks),
 			start_collectors($node, 2));
 		sleep 1.5;
+		wait_for_lines(100_000, map { $_->{ids} } @collectors) if $round == 1;
 		$node->stop('immediate');
 		start_with_clock($node, $began - time);
 		my $seen = stop_collectors(@collectors);

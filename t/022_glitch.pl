@@ -32,7 +32,7 @@ sub ids_by
 SELECT 'ids', extract(epoch FROM min(made)), extract(epoch FROM max(made))
 FROM (SELECT snowflake_timestamp(snowflake_nextval()) AS made FROM generate_series(1, 100)) AS ids;
 EOC
-	my $before = time;
+	my $before = server_time();
 	my ($out, $err);
 
 	if (ref $where eq 'PostgreSQL::Test::BackgroundPsql')
@@ -44,7 +44,7 @@ EOC
 	{
 		(undef, $out, $err) = $where->psql($database // 'postgres', "\\set VERBOSITY verbose\n$sql");
 	}
-	my $after = time;
+	my $after = server_time();
 
 	return $1 if $err =~ /ERROR:  (\w{5}):/;
 	my ($min, $max) = $out =~ /^ids\|([\d.]+)\|([\d.]+)$/m or die "no ids: $out $err";

@@ -177,7 +177,11 @@ foreach my $max_ahead ("'5s'", -1)
 my @clients = start_collectors($node, 2, database => 'owned');
 wait_for_collectors($node, 2);
 ($code) = sqlstate_of($node, "SELECT setval('snowflake_internal.mark', 9223372036854775807)", @owner);
-sleep 3;
+foreach (1 .. 300)
+{
+	last if grep { -s $_->{errors} } @clients;
+	sleep 0.1;
+}
 my $errors = stop_collectors(@clients);
 like(join(' ', sort keys %$errors), qr/^(SF001|SF003)$/, 'a mark beyond all ids stops busy clients');
 is(has_ids('other'), '1000 ids', 'but not in another database');

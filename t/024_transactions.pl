@@ -65,6 +65,7 @@ sub hunt_rolled_back
 
 	# until the reservation is used up, as no other session can move the mark
 	wait_for_collectors($node, 4);
+	wait_for_lines(10_000, map { $_->{ids} } @collectors);
 	$session->query('SELECT snowflake_nextval()');
 	$session->query("BEGIN;\n\\set VERBOSITY verbose\n$transaction");
 	sleep 2.5;

@@ -155,11 +155,15 @@ EOC
 foreach my $few (0, 1)
 {
 	$node = new_server(
-		$few ? 'few'                                                                             : 'slow',
+		$few ? 'few' : 'slow',
+		clock => 1,
 		$few ? ('snowflake.layout' => 'time:41 worker:5 sequence:1', 'snowflake.max_ahead' => 0) : ());
 	$node->stop;
 	$node->append_conf('postgresql.conf', $flushes);
-	start_with_library($node, slow_flush(3000));
+	{
+		local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), slow_flush(3000);
+		start_with_clock($node, 0);
+	}
 	($out, $err) = run_command(
 		[
 			'timeout', '60', 'pgbench', '--no-vacuum', '--client=6', '--transactions=' . ($few ? 1 : 2),

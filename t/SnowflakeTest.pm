@@ -20,7 +20,7 @@ our @EXPORT = qw(
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   begin_query take_errors wait_until
   set_and_reload crash wait_for_connections
-  set_clock start_with_clock start_with_library use_mutant with_mutants
+  set_clock server_time start_with_clock start_with_library use_mutant with_mutants
   start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids count_duplicates live_through
   live_from
 );
@@ -296,7 +296,7 @@ sub start_collectors
 	{
 		my $run = IPC::Run::start(
 			[
-				$^X, '-e', '$| = 1; while () { print "$ARGV[0]\n"; select undef, undef, undef, $ARGV[1] }',
+				$^X, '-e', '$| = 1; select undef, undef, undef, $ARGV[1] while print "$ARGV[0]\n"',
 				$sql, $pause
 			],
 			'|',
@@ -379,6 +379,7 @@ sub live_from
 	my @collectors = start_collectors($node, 4, %options);
 	wait_for_collectors($node, 4);
 	sleep max(0.7, $until - $offset - time);
+	wait_for_lines(1000, map { $_->{ids} } @collectors);
 	my $errors = stop_collectors(@collectors);
 	return (\@collectors, time + $offset, $errors);
 }
@@ -482,6 +483,15 @@ my $clock_settings = 255;
 my $clock_current = $clock_settings * 16;
 my $boot_time;
 
+# The time of a server whose clock is set, but not off.  It does not follow steps of the
+# machine's clock.
+sub server_time
+{
+	# once, as each reading would be a bit different; time passes before the second clock is read
+	$boot_time //= max(map { time - clock_gettime(CLOCK_BOOTTIME) } 1 .. 10);
+	return $boot_time + clock_gettime(CLOCK_BOOTTIME);
+}
+
 # Set the wall clock of a server off by a number of seconds.  It runs on from there or,
 # if $per_look is given, moves only when it is read, by that many microseconds.  Other
 # clocks stay as they are, as in a real step.
@@ -497,8 +507,7 @@ sub set_clock
 	sysread($file, $current, 1);
 	$current = (ord($current) + 1) % $clock_settings;
 	sysseek($file, $current * 16, SEEK_SET);
-	# once, as each reading would be a bit different; time passes before the second clock is read
-	$boot_time //= max(map { time - clock_gettime(CLOCK_BOOTTIME) } 1 .. 10);
+	server_time();
 	syswrite($file, pack('q2', (($per_look ? time : $boot_time) + $offset) * 1e9, ($per_look // 0) * 1e3));
 	sysseek($file, $clock_current, SEEK_SET);
 	syswrite($file, chr $current) or die "could not set clock: $!";

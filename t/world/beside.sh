@@ -164,6 +164,7 @@ start_clients()
 	local sql=${2:-INSERT INTO orders SELECT FROM generate_series(1, 20) RETURNING id; SELECT FROM pg_sleep(0.002);}
 
 	rm -f "$throwaway/stop" "$throwaway"/ids.* "$throwaway"/errors.*
+	touch "$throwaway"/{ids,errors}.{1..4}
 	for client in 1 2 3 4; do
 		run_client "$place" "$sql" >"$throwaway/ids.$client" 2>"$throwaway/errors.$client" &
 		clients+=($!)
