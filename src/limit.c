@@ -50,7 +50,6 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "access/transam.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/syscache.h"
@@ -142,19 +141,19 @@ LimitEnter(void)
 	TimestampTz now = GetCurrentTimestamp();
 	uint64		now_tick = 0;
 	TransactionId row;
-	TransactionId next_xid;
+	FullTransactionId next_xid;
 	DatabaseSlot *found = NULL;
 	DatabaseSlot *unused = NULL;
 
 	if (limit_slot != NULL)
 		return;
 	row = database_row();
-	next_xid = ReadNextTransactionId();
 	if (layout != NULL && now >= layout->epoch)
 		now_tick = LayoutSpan(layout->epoch, now) / layout->tick;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (!TransactionIdIsValid(shared->first_xid))
+	next_xid = ReadNextFullTransactionId();
+	if (!FullTransactionIdIsValid(shared->first_xid))
 		shared->first_xid = next_xid;
 	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
 	{
@@ -174,7 +173,9 @@ LimitEnter(void)
 	{
 		found->database = MyDatabaseId;
 		found->row = row;
-		found->changed = TransactionIdFollowsOrEquals(row, shared->first_xid);
+		/* the row may be older than a comparison of two xids allows */
+		found->changed = XidFromFullTransactionId(next_xid) - row <=
+			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
 		clear(found);
 	}
 	if (found != NULL)

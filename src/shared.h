@@ -10,6 +10,7 @@
 #ifndef SNOWFLAKE_SHARED_H
 #define SNOWFLAKE_SHARED_H
 
+#include "access/transam.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
@@ -128,7 +129,7 @@ typedef struct SharedState
 	 * the next transaction when the first session made ids; guarded by the
 	 * lock
 	 */
-	TransactionId first_xid;
+	FullTransactionId first_xid;
 
 	/*
 	 * A change of this closes windows, see lane.c.  It is read with every id
