@@ -8,10 +8,22 @@
 -- the declared types: no overload can match better.  Everything else is found in
 -- pg_catalog, which is searched first.
 --
--- The owner of our schema may rename it later, and give its name to another one.  So
--- nothing finds our functions by that name when it runs: SQL functions are bound to what
--- they call when they are created, and those in PL/pgSQL call what is in
--- snowflake_internal.
+-- The owner of our schema may rename it, and give its name to another one.  So nobody can
+-- do that while this script runs, and later nothing finds our functions by that name: SQL
+-- functions are bound to what they call when they are created, and those in PL/pgSQL call
+-- what is in snowflake_internal.
+
+LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE;
+
+DO $$
+BEGIN
+	IF '@extschema@'::regnamespace::oid <> (SELECT extnamespace FROM pg_extension WHERE extname = 'snowflake') THEN
+		RAISE serialization_failure USING
+			MESSAGE = 'schema @extschema@ was renamed by a concurrent transaction',
+			HINT = 'Try again.';
+	END IF;
+END
+$$;
 
 --
 -- A schema for internals.  No search_path leads there, and tools that compare schemas

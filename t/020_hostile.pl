@@ -335,8 +335,8 @@ is( $node->safe_psql(
 	'moved.snowflake_id()',
 	'an adopted key has the genuine default');
 
-# PostgreSQL keeps the schema from being renamed while the extension is created.  Its script
-# has to wait for a transaction that creates the same schema.
+# While the extension is created, its script has to wait for a transaction that creates a
+# schema of the same name.
 $database = 'raced';
 $node->safe_psql('postgres', "CREATE DATABASE $database OWNER mallory");
 $node->safe_psql($database, "$harm CREATE SCHEMA hers", @mallory);
