@@ -90,12 +90,10 @@ foreach my $layout ('snowflake', 'js53')
 		{
 			my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat()';
 			my $before = $node->safe_psql('postgres', $count_steps);
-			my @greedy = map {
-				start_collectors(
-					$node, 1,
-					sql => "SELECT count(*) /* generate_series(1, 20) */ FROM snowflake_reserve($size);",
-					pause => 0)
-			} 1 .. 6;
+			my @greedy = start_collectors(
+				$node, 6,
+				sql => "SELECT count(*) /* generate_series(1, 20) */ FROM snowflake_reserve($size);",
+				pause => 0);
 			wait_for_collectors($node, 6);
 			$found = ids_of_the_modest($node, $max_wait);
 			stop_collectors(@greedy);

@@ -481,14 +481,14 @@ my $clock_library;
 # The file that clock.c maps: a number of settings, and the index of the current one.
 my $clock_settings = 255;
 my $clock_current = $clock_settings * 16;
-my $boot_time;
+# When the machine was booted: determined once, as each reading would be a bit different;
+# time passes before the second clock is read.
+my $boot_time = max(map { time - clock_gettime(CLOCK_BOOTTIME) } 1 .. 10);
 
 # The time of a server whose clock is set, but not off.  It does not follow steps of the
 # machine's clock.
 sub server_time
 {
-	# once, as each reading would be a bit different; time passes before the second clock is read
-	$boot_time //= max(map { time - clock_gettime(CLOCK_BOOTTIME) } 1 .. 10);
 	return $boot_time + clock_gettime(CLOCK_BOOTTIME);
 }
 
@@ -507,7 +507,6 @@ sub set_clock
 	sysread($file, $current, 1);
 	$current = (ord($current) + 1) % $clock_settings;
 	sysseek($file, $current * 16, SEEK_SET);
-	server_time();
 	syswrite($file, pack('q2', (($per_look ? time : $boot_time) + $offset) * 1e9, ($per_look // 0) * 1e3));
 	sysseek($file, $clock_current, SEEK_SET);
 	syswrite($file, chr $current) or die "could not set clock: $!";

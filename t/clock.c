@@ -4,10 +4,10 @@
  * This preloaded library interposes the functions that tell the time of day.
  * They return either the time since boot plus an offset, which no step of the
  * real clock changes, or a time that advances only when it is looked at, by
- * the same amount each time.  The file that
- * SNOWFLAKE_TEST_CLOCK names says which.  All processes of a server map this
- * file, so a look takes no lock and no memory, and a signal handler may take
- * one.  Other clocks are left alone, as they are when a real clock is set.
+ * the same amount each time.  The file that SNOWFLAKE_TEST_CLOCK names says
+ * which.  All processes of a server map this file, so a look takes no lock and
+ * no memory, and a signal handler may take one.  Other clocks are left alone,
+ * as they are when a real clock is set.
  * Only the clock that counts from boot advances along with the looks, because
  * these make time pass, and do not step a clock.
  *
