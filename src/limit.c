@@ -53,7 +53,6 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
 
 #include "clock.h"
 #include "lane.h"
@@ -126,20 +125,20 @@ database_row(void)
 }
 
 /*
- * Find the slot of our database, or take one.  A slot without sessions whose
- * limit the clock has passed can be taken: its database loses nothing.
+ * Find the slot of our database, or take one: a free one, or else, of those
+ * without sessions, the one with the lowest limit.  When the database that had
+ * it makes ids again, they begin above its mark, as after a start.  The owner
+ * of many databases can have that happen again and again, see
+ * LimitTickFound(), but not before slots are used a second time.
  *
  * If our slot has sessions, its database has not been dropped, so that the row
  * need not be compared.  If it has none, another row means that the database
  * may be another one with our OID, and the slot is cleared.  ALTER DATABASE
- * writes a new row as well; ids then begin above the mark, as after a start.
+ * writes a new row as well; ids then begin above the mark, too.
  */
 void
 LimitEnter(void)
 {
-	const Layout *layout = SharedLayoutIfFixed();
-	TimestampTz now = GetCurrentTimestamp();
-	uint64		now_tick = 0;
 	TransactionId row;
 	FullTransactionId next_xid;
 	DatabaseSlot *found = NULL;
@@ -148,8 +147,6 @@ LimitEnter(void)
 	if (limit_slot != NULL)
 		return;
 	row = database_row();
-	if (layout != NULL && now >= layout->epoch)
-		now_tick = LayoutSpan(layout->epoch, now) / layout->tick;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	next_xid = ReadNextFullTransactionId();
@@ -159,10 +156,13 @@ LimitEnter(void)
 	{
 		DatabaseSlot *candidate = &shared->slots[i];
 
-		if (candidate->database == MyDatabaseId)
+		/* free slots come after those that were used */
+		if (candidate->database == MyDatabaseId ||
+			!OidIsValid(candidate->database))
 			found = candidate;
-		else if (unused == NULL && candidate->sessions == 0 &&
-				 pg_atomic_read_u64(&candidate->limit) <= now_tick)
+		else if (candidate->sessions == 0 &&
+				 (unused == NULL ||
+				  pg_atomic_read_u64(&candidate->limit) < pg_atomic_read_u64(&unused->limit)))
 			unused = candidate;
 	}
 	if (found == NULL)
@@ -171,11 +171,12 @@ LimitEnter(void)
 		(found->database != MyDatabaseId ||
 		 (found->sessions == 0 && found->row != row)))
 	{
+		/* the row may be older than a comparison of two xids allows */
+		found->changed = OidIsValid(found->database) ||
+			XidFromFullTransactionId(next_xid) - row <=
+			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
 		found->database = MyDatabaseId;
 		found->row = row;
-		/* the row may be older than a comparison of two xids allows */
-		found->changed = XidFromFullTransactionId(next_xid) - row <=
-			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
 		clear(found);
 	}
 	if (found != NULL)

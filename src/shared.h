@@ -46,7 +46,7 @@ typedef struct DatabaseSlot
 	Oid			database;		/* InvalidOid: free */
 	TransactionId row;			/* xmin of its row in pg_database */
 	int			sessions;
-	/* its row or its pages are from after the start, see LimitTickFound() */
+	/* its bound can be found again and again, see LimitTickFound() */
 	bool		changed;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
