@@ -266,8 +266,11 @@ AdjustReset(bool force)
 
 	if (bound_is_far)
 	{
+		/* if the guard is near, it was SQL that set the mark far ahead */
 		guard->others = Max(guard->others, Max(mark.value, guard->bound));
-		near_tick = 0;
+		near_tick = LimitTickAbove(layout, guard->bound);
+		if (near_tick >= far_tick)
+			near_tick = 0;
 	}
 	near_tick = Max(Max(near_tick, now_tick), LimitTickAbove(layout, limit_slot->written));
 	guard->exempt = worker->pair;

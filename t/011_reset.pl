@@ -315,6 +315,29 @@ foreach my $layout ('snowflake', 'snowflake worker:0')
 }
 
 #
+# The owner of a database sets the mark far ahead while ids are ahead of the clock, and
+# the server crashes.  Even a forced reset does not forget those ids.
+#
+$node = new_server(
+	'set',
+	synchronous_commit => 'on',
+	'snowflake.worker_id' => 3,
+	'snowflake.max_ahead' => '2min');
+$node->safe_psql('postgres', "SELECT snowflake_advance(snowflake_compose(clock_timestamp() + '50 s'))");
+my $last_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$node->safe_psql('postgres', "SELECT setval('snowflake_internal.mark', snowflake_compose(now() + '1 year', 0, 4))");
+$node->stop('immediate');
+$node->start;
+($code) = sqlstate_of($node, $reset);
+is($code, '55000', 'a mark that SQL set far ahead is not reset for the same worker id');
+($code, $message) = sqlstate_of($node, 'SET client_min_messages = notice; SELECT snowflake_reset_mark(true)');
+like($message, qr/mark was reset/, 'but this can be forced');
+cmp_ok(
+	$node->safe_psql('postgres', 'SELECT snowflake_nextval()'),
+	'>', $last_id, 'ids begin above those that were ahead of the clock');
+$node->stop;
+
+#
 # Sessions make ids during a reset: one has just read the mark of the accident, two
 # others the clock of the accident.  None of them brings the accident back.
 #
