@@ -24,6 +24,7 @@ OBJS = \
 	src/registry.o \
 	src/settings.o \
 	src/shared.o \
+	src/slot.o \
 	src/stats.o \
 	src/status.o \
 	src/text.o \

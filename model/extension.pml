@@ -127,7 +127,7 @@ inline AdjustBegin()
 	atomic { found = word };
 #endif
 #ifndef NO_FORGET
-	LimitForget();
+	SlotForget();
 #endif
 #ifndef NO_BEGIN
 	atomic {

@@ -195,7 +195,7 @@ inline LaneEndChange()
 }
 
 /* The caller has locked the pages. */
-inline LimitForget()
+inline SlotForget()
 {
 	if
 	:: atomic { slot.limit == 0 -> clear_slot() }

@@ -23,7 +23,7 @@
 	byte database = me; \
 	bool has_entered;
 
-/* LimitEnter() */
+/* SlotEnter() */
 #define MORE_OF_CONFIGURE \
 	; if \
 	:: has_entered \

@@ -26,6 +26,7 @@
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
+#include "slot.h"
 
 PG_FUNCTION_INFO_V1(snowflake_current_guard);
 PG_FUNCTION_INFO_V1(snowflake_begin);
@@ -62,9 +63,9 @@ begin_ids_at(Mark *mark, uint64 tick)
 {
 	/* sessions that notice the change wait for the guard's page: we hold it */
 	LaneBeginChange();
-	pg_atomic_write_u64(&limit_slot->floor, tick);
-	limit_slot->closed = tick;
-	limit_slot->written = mark->guard.bound;
+	pg_atomic_write_u64(&my_slot->floor, tick);
+	my_slot->closed = tick;
+	my_slot->written = mark->guard.bound;
 	LaneEndChange();
 	write_mark(mark);
 }
@@ -82,12 +83,12 @@ AdjustBegin(void)
 	Mark		mark;
 
 	SharedAttach();
-	LimitEnter();
+	SlotEnter();
 	open_mark(&mark);
 	MarkLockPages(&mark);
 
 	/* the mark that covers the present limit is gone */
-	LimitForget();
+	SlotForget();
 
 	/* without a layout there are no ids; looking must not fix the layout */
 	layout = SharedLayoutIfFixed();
@@ -156,8 +157,8 @@ AdjustAdvance(int64 id, bool force)
 	 * above the bound, which must go on to show who wrote it.
 	 */
 	if (mark.value <= mark.guard.bound &&
-		(limit_slot->written == 0 ? id <= mark.guard.bound :
-		 limit_slot->written == mark.guard.bound && tick <= limit_slot->closed))
+		(my_slot->written == 0 ? id <= mark.guard.bound :
+		 my_slot->written == mark.guard.bound && tick <= my_slot->closed))
 	{
 		MarkLeave(&mark);
 		return;
@@ -175,7 +176,7 @@ AdjustAdvance(int64 id, bool force)
 	 * floor without closing the windows below it, whose next ids would be
 	 * less than the given one.
 	 */
-	tick = Max(Max(tick, found_tick), pg_atomic_read_u64(&limit_slot->floor));
+	tick = Max(Max(tick, found_tick), pg_atomic_read_u64(&my_slot->floor));
 	mark.guard.bound = Max(LimitMarkBelow(layout, worker, tick), mark.guard.bound);
 	begin_ids_at(&mark, tick);
 }
@@ -247,7 +248,7 @@ AdjustReset(bool force)
 	}
 
 	if (LaneFurthestTick(layout) >= far_tick ||
-		LimitTickAbove(layout, limit_slot->written) >= far_tick)
+		LimitTickAbove(layout, my_slot->written) >= far_tick)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark cannot be reset while ids of this server are far ahead of the clock"),
@@ -272,7 +273,7 @@ AdjustReset(bool force)
 		if (near_tick >= far_tick)
 			near_tick = 0;
 	}
-	near_tick = Max(Max(near_tick, now_tick), LimitTickAbove(layout, limit_slot->written));
+	near_tick = Max(Max(near_tick, now_tick), LimitTickAbove(layout, my_slot->written));
 	guard->exempt = worker->pair;
 	guard->bound = LimitMarkBelow(layout, worker, near_tick);
 	begin_ids_at(&mark, near_tick);

@@ -3,9 +3,9 @@
  * limit.c
  *	  Limit and floor of a database's ids.
  *
- * Each database that makes ids has a slot in shared memory.  Its limit is the
- * first tick in which no id may be made yet, and its floor is where ids were
- * when the limit was moved:
+ * The limit of a database is the first tick in which no id may be made yet, and
+ * its floor is where ids were when the limit was moved.  They are in the slot
+ * of the database in shared memory, see slot.c:
  *
  *		Invariant 4.  No id is in a tick at the limit or later.  The mark
  *		covers all ids before the limit, and was flushed before the limit was
@@ -26,10 +26,7 @@
  * "written" is the last bound that this server wrote to the pages, 0 after a
  * start.  Any other bound found there was written before the start, or came
  * with a template, or with another database that had our OID: ids begin above
- * it.  Each attempt to move the limit reads it again, until one succeeds.  As
- * the pages hold everything that matters, a slot without sessions can go to
- * another database.  But the bound in a copied database may equal ours, so a
- * database that was created again must not inherit a slot, see LimitEnter().
+ * it.  Each attempt to move the limit reads it again, until one succeeds.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
  * of the limit on.  If it is too far ahead of the clock, the limit is not
@@ -38,8 +35,8 @@
  * Note about locking issues: floor, closed and written of a slot change under
  * the content locks of the mark's pages, which are taken before the shared
  * lock.  The limit is raised after these are released, under the shared lock,
- * because a flush must not hold up the pages.  LimitEnter() clears a slot
- * without sessions under the shared lock alone, and LimitForget() ours while
+ * because a flush must not hold up the pages.  SlotEnter() clears a slot
+ * without sessions under the shared lock alone, and SlotForget() ours while
  * nobody else can move the mark.  "moved_at" has no lock: it only serves to
  * choose a reservation.
  *
@@ -49,150 +46,20 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "miscadmin.h"
-#include "storage/ipc.h"
-#include "utils/syscache.h"
 
 #include "clock.h"
 #include "lane.h"
 #include "limit.h"
 #include "origin.h"
 #include "settings.h"
+#include "slot.h"
 
 /* How far the limit is moved, in us of id time, unless a tick is longer. */
 #define RESERVATION		(2 * USECS_PER_SEC)
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
 
-/* the slot of our database, from LimitEnter() on */
-DatabaseSlot *limit_slot = NULL;
-
-
-static void
-clear(DatabaseSlot *slot)
-{
-	pg_atomic_write_u64(&slot->limit, 0);
-	pg_atomic_write_u64(&slot->floor, 0);
-	slot->closed = 0;
-	slot->written = 0;
-}
-
-/*
- * Forget what is known of our database, as after a start, because it does not
- * describe the present pages.  The caller has opened the mark, so that nobody
- * is about to raise the limit, and locked the pages.  Below a limit of 0 no
- * window can be open, so that there are none to close.
- */
-void
-LimitForget(void)
-{
-	if (pg_atomic_read_u64(&limit_slot->limit) != 0)
-	{
-		LaneBeginChange();
-		clear(limit_slot);
-		LaneEndChange();
-	}
-	else
-		clear(limit_slot);
-	limit_slot->changed = true;
-}
-
-static void
-leave(int code, Datum arg)
-{
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	limit_slot->sessions--;
-	LWLockRelease(&shared->lock);
-	limit_slot = NULL;
-}
-
-/*
- * The transaction that wrote our database's row in pg_database.  Another
- * database with the same OID has another row.
- */
-static TransactionId
-database_row(void)
-{
-	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-	TransactionId row;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
-	row = HeapTupleHeaderGetRawXmin(tuple->t_data);
-	ReleaseSysCache(tuple);
-	return row;
-}
-
-/*
- * Find the slot of our database, or take one: a free one, or else, of those
- * without sessions, the one with the lowest limit.  When the database that had
- * it makes ids again, they begin above its mark, as after a start.  The owner
- * of many databases can have that happen again and again, see
- * LimitTickFound(), but not before slots are used a second time.
- *
- * If our slot has sessions, its database has not been dropped, so that the row
- * need not be compared.  If it has none, another row means that the database
- * may be another one with our OID, and the slot is cleared.  ALTER DATABASE
- * writes a new row as well; ids then begin above the mark, too.
- */
-void
-LimitEnter(void)
-{
-	TransactionId row;
-	FullTransactionId next_xid;
-	DatabaseSlot *found = NULL;
-	DatabaseSlot *unused = NULL;
-
-	if (limit_slot != NULL)
-		return;
-	row = database_row();
-
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	next_xid = ReadNextFullTransactionId();
-	if (!FullTransactionIdIsValid(shared->first_xid))
-		shared->first_xid = next_xid;
-	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
-	{
-		DatabaseSlot *candidate = &shared->slots[i];
-
-		/* free slots come after those that were used */
-		if (candidate->database == MyDatabaseId ||
-			!OidIsValid(candidate->database))
-			found = candidate;
-		else if (candidate->sessions == 0 &&
-				 (unused == NULL ||
-				  pg_atomic_read_u64(&candidate->limit) < pg_atomic_read_u64(&unused->limit)))
-			unused = candidate;
-	}
-	if (found == NULL)
-		found = unused;
-	if (found != NULL &&
-		(found->database != MyDatabaseId ||
-		 (found->sessions == 0 && found->row != row)))
-	{
-		/* the row may be older than a comparison of two xids allows */
-		found->changed = OidIsValid(found->database) ||
-			XidFromFullTransactionId(next_xid) - row <=
-			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
-		found->database = MyDatabaseId;
-		found->row = row;
-		clear(found);
-	}
-	if (found != NULL)
-		found->sessions++;
-	LWLockRelease(&shared->lock);
-
-	if (found == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("too many databases make snowflake ids"),
-				 errdetail("There is room for %d at the same time.",
-						   MAX_DATABASES),
-				 errhint("Try again when sessions in other databases have ended.")));
-	limit_slot = found;
-	before_shmem_exit(leave, (Datum) 0);
-}
 
 /*
  * The bound to write for a limit at this tick: one below the worker's smallest
@@ -250,7 +117,7 @@ LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
 {
 	Mark		mark;
 
-	LimitEnter();
+	SlotEnter();
 	if (!MarkLook(&mark, MARK_READ))
 		return false;
 	*start = Max(worker->start, LimitTickOf(layout, worker, &mark.guard));
@@ -265,9 +132,9 @@ LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
 void
 LimitGet(uint64 *limit, uint64 *floor)
 {
-	*limit = pg_atomic_read_u64(&limit_slot->limit);
+	*limit = pg_atomic_read_u64(&my_slot->limit);
 	pg_read_barrier();
-	*floor = pg_atomic_read_u64(&limit_slot->floor);
+	*floor = pg_atomic_read_u64(&my_slot->floor);
 }
 
 /* Whether it is time to move the limit: half of the reservation is used. */
@@ -277,7 +144,7 @@ LimitIsNear(uint64 tick)
 	uint64		limit;
 	uint64		floor;
 
-	if (limit_slot == NULL)
+	if (my_slot == NULL)
 		return false;
 	LimitGet(&limit, &floor);
 	return tick < limit && tick >= floor && tick - floor >= limit - 1 - tick;
@@ -317,8 +184,8 @@ LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 	 * owner of a database can have its bound found again and again, by ALTER
 	 * DATABASE for example, and each time ids begin a reservation further on.
 	 */
-	*ahead = LimitAhead(layout) / (limit_slot->changed ? 2 : 1);
-	if (mark->guard.bound != limit_slot->written)
+	*ahead = LimitAhead(layout) / (my_slot->changed ? 2 : 1);
+	if (mark->guard.bound != my_slot->written)
 		return LimitTickAbove(layout, mark->guard.bound);
 	return 0;
 }
@@ -350,7 +217,7 @@ open_to_move(Mark *mark, uint64 tick, bool must)
 		ConditionVariableTimedSleep(&shared->limit_moved, SLEEP_FOR_LIMIT,
 									ClockWaitEvent(WAIT_MARK));
 	ConditionVariableCancelSleep();
-	if (result == MARK_BUSY && tick >= pg_atomic_read_u64(&limit_slot->limit))
+	if (result == MARK_BUSY && tick >= pg_atomic_read_u64(&my_slot->limit))
 		result = MarkOpen(mark, MARK_WAIT);
 	return result;
 }
@@ -359,8 +226,8 @@ open_to_move(Mark *mark, uint64 tick, bool must)
 static uint64
 next_reservation(const Layout *layout)
 {
-	uint64		limit = pg_atomic_read_u64(&limit_slot->limit);
-	uint64		floor = pg_atomic_read_u64(&limit_slot->floor);
+	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
+	uint64		floor = pg_atomic_read_u64(&my_slot->floor);
 	uint64		reservation = limit > floor ? limit - floor : 0;
 	int64		elapsed;
 
@@ -370,7 +237,7 @@ next_reservation(const Layout *layout)
 	 */
 	if (setting_max_ahead >= 0)
 		return LimitReservation(layout);
-	elapsed = ClockReference() - limit_slot->moved_at;
+	elapsed = ClockReference() - my_slot->moved_at;
 	if (elapsed < USECS_PER_SEC / 2)
 		reservation *= 2;
 	else if (elapsed > 2 * USECS_PER_SEC)
@@ -415,7 +282,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	now_tick = ClockTick(layout, ClockLook());
 	if (version != pg_atomic_read_u32(&shared->version) ||
 		tick > now_tick + LimitAhead(layout) ||
-		!(must ? tick >= pg_atomic_read_u64(&limit_slot->limit) : LimitIsNear(tick)))
+		!(must ? tick >= pg_atomic_read_u64(&my_slot->limit) : LimitIsNear(tick)))
 	{
 		MarkClose(&mark);
 		return LIMIT_MOVED;
@@ -431,16 +298,16 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 		return LIMIT_IS_FAR;
 	}
 	was_lowered = mark.value < mark.guard.bound;
-	is_strange = limit_slot->written == 0 || mark.value != limit_slot->written;
+	is_strange = my_slot->written == 0 || mark.value != my_slot->written;
 	/* a clock that jumps after the look must not take the mark along */
 	tick = Max(tick, Max(found_tick, Min(now_tick, WorkerLeaseEnd(worker))));
 	limit = Min(tick + next_reservation(layout), (uint64) layout->last_tick) + 1;
 
 	/* the floor before the limit, see LimitGet(); writing WAL is a barrier */
-	if (pg_atomic_read_u64(&limit_slot->floor) < tick)
-		pg_atomic_write_u64(&limit_slot->floor, tick);
+	if (pg_atomic_read_u64(&my_slot->floor) < tick)
+		pg_atomic_write_u64(&my_slot->floor, tick);
 	mark.guard.bound = Max(LimitMarkBelow(layout, worker, limit), mark.guard.bound);
-	limit_slot->written = mark.guard.bound;
+	my_slot->written = mark.guard.bound;
 	begin = ClockReference();
 	lsn = MarkWritePages(&mark);
 
@@ -452,10 +319,10 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 
 	/* another process of our parallel group may have raised it further */
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (pg_atomic_read_u64(&limit_slot->limit) < limit)
-		pg_atomic_write_u64(&limit_slot->limit, limit);
+	if (pg_atomic_read_u64(&my_slot->limit) < limit)
+		pg_atomic_write_u64(&my_slot->limit, limit);
 	LWLockRelease(&shared->lock);
-	limit_slot->moved_at = ClockReference();
+	my_slot->moved_at = ClockReference();
 	MarkClose(&mark);
 	ConditionVariableBroadcast(&shared->limit_moved);
 

@@ -21,10 +21,6 @@ typedef enum LimitResult
 	LIMIT_IS_FAR				/* the mark is too far ahead of the clock */
 } LimitResult;
 
-extern DatabaseSlot *limit_slot;
-
-extern void LimitEnter(void);
-extern void LimitForget(void);
 extern bool LimitReadPages(const Layout *layout, const Worker *worker,
 						   uint64 *start);
 extern bool LimitPeek(const Layout *layout, const Worker *worker, int64 *mark,

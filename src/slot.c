@@ -1,0 +1,155 @@
+/*-------------------------------------------------------------------------
+ *
+ * slot.c
+ *	  The slots of databases in shared memory.
+ *
+ * Each database that makes ids has a slot; limit.c says what is in it.  A
+ * session that has entered its database's slot stays there to its end.
+ *
+ * As the pages of the mark hold everything that matters, a slot without
+ * sessions can go to another database.  But the bound in a copied database may
+ * equal ours, so a database that was created again must not inherit a slot.
+ *
+ * snowflake/src/slot.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/syscache.h"
+
+#include "lane.h"
+#include "slot.h"
+
+/* the slot of our database, from SlotEnter() on */
+DatabaseSlot *my_slot = NULL;
+
+
+static void
+clear(DatabaseSlot *slot)
+{
+	pg_atomic_write_u64(&slot->limit, 0);
+	pg_atomic_write_u64(&slot->floor, 0);
+	slot->closed = 0;
+	slot->written = 0;
+}
+
+/*
+ * Forget what is known of our database, as after a start, because it does not
+ * describe the present pages.  The caller has opened the mark, so that nobody
+ * is about to raise the limit, and locked the pages.  Below a limit of 0 no
+ * window can be open, so that there are none to close.
+ */
+void
+SlotForget(void)
+{
+	if (pg_atomic_read_u64(&my_slot->limit) != 0)
+	{
+		LaneBeginChange();
+		clear(my_slot);
+		LaneEndChange();
+	}
+	else
+		clear(my_slot);
+	my_slot->changed = true;
+}
+
+static void
+leave(int code, Datum arg)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	my_slot->sessions--;
+	LWLockRelease(&shared->lock);
+	my_slot = NULL;
+}
+
+/*
+ * The transaction that wrote our database's row in pg_database.  Another
+ * database with the same OID has another row.
+ */
+static TransactionId
+database_row(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	TransactionId row;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
+	row = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return row;
+}
+
+/*
+ * Find the slot of our database, or take one: a free one, or else, of those
+ * without sessions, the one with the lowest limit.  When the database that had
+ * it makes ids again, they begin above its mark, as after a start.  The owner
+ * of many databases can have that happen again and again, see
+ * LimitTickFound(), but not before slots are used a second time.
+ *
+ * If our slot has sessions, its database has not been dropped, so that the row
+ * need not be compared.  If it has none, another row means that the database
+ * may be another one with our OID, and the slot is cleared.  ALTER DATABASE
+ * writes a new row as well; ids then begin above the mark, too.
+ */
+void
+SlotEnter(void)
+{
+	TransactionId row;
+	FullTransactionId next_xid;
+	DatabaseSlot *found = NULL;
+	DatabaseSlot *unused = NULL;
+
+	if (my_slot != NULL)
+		return;
+	row = database_row();
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	next_xid = ReadNextFullTransactionId();
+	if (!FullTransactionIdIsValid(shared->first_xid))
+		shared->first_xid = next_xid;
+	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
+	{
+		DatabaseSlot *candidate = &shared->slots[i];
+
+		/* free slots come after those that were used */
+		if (candidate->database == MyDatabaseId ||
+			!OidIsValid(candidate->database))
+			found = candidate;
+		else if (candidate->sessions == 0 &&
+				 (unused == NULL ||
+				  pg_atomic_read_u64(&candidate->limit) < pg_atomic_read_u64(&unused->limit)))
+			unused = candidate;
+	}
+	if (found == NULL)
+		found = unused;
+	if (found != NULL &&
+		(found->database != MyDatabaseId ||
+		 (found->sessions == 0 && found->row != row)))
+	{
+		/* the row may be older than a comparison of two xids allows */
+		found->changed = OidIsValid(found->database) ||
+			XidFromFullTransactionId(next_xid) - row <=
+			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
+		found->database = MyDatabaseId;
+		found->row = row;
+		clear(found);
+	}
+	if (found != NULL)
+		found->sessions++;
+	LWLockRelease(&shared->lock);
+
+	if (found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many databases make snowflake ids"),
+				 errdetail("There is room for %d at the same time.",
+						   MAX_DATABASES),
+				 errhint("Try again when sessions in other databases have ended.")));
+	my_slot = found;
+	before_shmem_exit(leave, (Datum) 0);
+}
