@@ -46,8 +46,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
 #include "clock.h"
 #include "lane.h"
 #include "limit.h"
