@@ -11,6 +11,7 @@ OBJS = \
 	src/call.o \
 	src/clock.o \
 	src/decode.o \
+	src/extension.o \
 	src/flush.o \
 	src/generator.o \
 	src/inspect.o \

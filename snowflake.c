@@ -10,8 +10,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "catalog/namespace.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -23,9 +21,9 @@
 #include "tcop/pquery.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
+#include "extension.h"
 #include "generator.h"
 #include "registry.h"
 #include "settings.h"
@@ -142,10 +140,7 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 		PG_RETURN_POINTER(NULL);
 
 	/* unless the user may execute both, the original call gives the error */
-	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
-							   CStringGetDatum("nextval_batch"),
-							   PointerGetDatum(buildoidvector(&argtype, 1)),
-							   ObjectIdGetDatum(get_namespace_oid("snowflake_internal", true)));
+	function = ExtensionFunction("nextval_batch", &argtype, 1);
 	if (!OidIsValid(function) || !may_execute(function) ||
 		!may_execute(simplify->fcall->funcid))
 		PG_RETURN_POINTER(NULL);

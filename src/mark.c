@@ -53,7 +53,6 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/namespace.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
@@ -68,6 +67,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "extension.h"
 #include "mark.h"
 #include "settings.h"
 
@@ -214,10 +214,10 @@ MarkOpen(Mark *mark, MarkMode mode)
 	{
 		if (!OidIsValid(view_oid))
 		{
-			Oid			namespace = get_namespace_oid("snowflake_internal", true);
+			Oid			schema = ExtensionSchema();
 
-			sequence_oid = get_relname_relid("mark", namespace);
-			view_oid = get_relname_relid("guard", namespace);
+			sequence_oid = get_relname_relid("mark", schema);
+			view_oid = get_relname_relid("guard", schema);
 		}
 		if (!OidIsValid(view_oid) || !OidIsValid(sequence_oid))
 		{

@@ -23,7 +23,6 @@
 #include "access/generic_xlog.h"
 #include "access/relation.h"
 #include "access/xlog.h"
-#include "catalog/namespace.h"
 #include "commands/dbcommands.h"
 #include "commands/sequence.h"
 #include "miscadmin.h"
@@ -32,6 +31,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "extension.h"
 #include "mark.h"
 #include "origin.h"
 #include "shared.h"
@@ -45,8 +45,7 @@ static uint64
 look(uint64 replacement)
 {
 	LOCKMODE	lockmode = replacement == 0 ? AccessShareLock : RowExclusiveLock;
-	Oid			oid = get_relname_relid("system_identifier",
-										get_namespace_oid("snowflake_internal", true));
+	Oid			oid = get_relname_relid("system_identifier", ExtensionSchema());
 	Relation	sequence;
 	Buffer		buffer;
 	char	   *row;

@@ -4,8 +4,7 @@
  *	  What snowflake_status() and snowflake_stat() show.
  *
  * Looking changes nothing: it does not fix the layout, move the mark, or
- * believe the clock.  It waits for nothing either, except for some
- * milliseconds if a table is locked.
+ * believe the clock.  It waits for nothing either.
  *
  * snowflake/src/status.c
  *
@@ -13,21 +12,15 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "access/xlog.h"
-#include "catalog/indexing.h"
-#include "catalog/pg_extension.h"
 #include "fmgr.h"
-#include "parser/parse_func.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/timestamp.h"
 
 #include "call.h"
 #include "clock.h"
+#include "extension.h"
 #include "lane.h"
 #include "limit.h"
 #include "origin.h"
@@ -187,33 +180,6 @@ get_state(const Status *status)
 	return STATE_READY;
 }
 
-/* The version of the extension. */
-static char *
-extension_version(void)
-{
-	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	char	   *version = "";
-
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-				CStringGetDatum("snowflake"));
-	scan = systable_beginscan(extensions, ExtensionNameIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-	{
-		bool		isnull;
-		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
-										 RelationGetDescr(extensions), &isnull);
-
-		version = TextDatumGetCString(datum);
-	}
-	systable_endscan(scan);
-	table_close(extensions, AccessShareLock);
-	return version;
-}
-
 /* How far an instant is ahead of the clock, as an interval. */
 static Datum
 ahead_datum(TimestampTz instant)
@@ -231,9 +197,7 @@ ahead_datum(TimestampTz instant)
 static const char *
 worker_id_hint(void)
 {
-	List	   *name = list_make2(makeString("snowflake_internal"),
-								  makeString("worker_id_hint"));
-	Oid			function = LookupFuncName(name, 0, NULL, true);
+	Oid			function = ExtensionFunction("worker_id_hint", NULL, 0);
 
 	LOCAL_FCINFO(fcinfo, 0);
 	FmgrInfo	flinfo;
@@ -314,7 +278,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 	values[i++] = TimestampTzGetDatum(status.lease_starts);
 	values[i++] = TimestampTzGetDatum(status.lease_ends);
 	values[i++] = CStringGetTextDatum(LIBRARY_VERSION);
-	values[i++] = CStringGetTextDatum(extension_version());
+	values[i++] = CStringGetTextDatum(ExtensionVersion());
 	values[i++] = BoolGetDatum(SettingsArePreloaded());
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
 }

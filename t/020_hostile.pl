@@ -358,6 +358,44 @@ is( $node->safe_psql(
 $_->quit foreach $creation, $pause;
 
 #
+# The owner of the database drops the extension while a statement makes ids, and puts
+# relations of the same names in the place of the mark and its guard.
+#
+
+foreach my $mutant (undef, with_mutants() ? 'takes any schema' : ())
+{
+	my $swapped = $mutant ? new_server('swapped', mutant => $mutant) : $node;
+	$swapped->safe_psql('postgres', 'CREATE ROLE mallory LOGIN') if $mutant;
+	$swapped->safe_psql('postgres', 'CREATE DATABASE swapped OWNER mallory');
+	$swapped->safe_psql('swapped', 'CREATE EXTENSION snowflake', @mallory);
+	my $statement = $swapped->background_psql('swapped', on_error_stop => 0, @mallory);
+	my $pid = $statement->query_safe('SELECT pg_backend_pid()');
+	begin_query($statement, 'SELECT count(snowflake_nextval()), count(pg_sleep(0.1)) FROM generate_series(1, 600);');
+	wait_until($swapped, $pid, "wait_event = 'PgSleep'", 'a statement makes ids');
+	$swapped->safe_psql('swapped', <<'EOC', @mallory);
+DROP EXTENSION snowflake;
+CREATE SCHEMA snowflake_internal;
+CREATE SEQUENCE snowflake_internal.mark;
+CREATE MATERIALIZED VIEW snowflake_internal.guard AS SELECT 0::bigint AS bound, -1::bigint AS exempt, 0::bigint AS others;
+EOC
+
+	if ($mutant)
+	{
+		ok( $swapped->poll_query_until('swapped', 'SELECT bound > 0 FROM snowflake_internal.guard'),
+			"mutant that $mutant: writes to another relation");
+		$swapped->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	}
+	else
+	{
+		$statement->query('SELECT 1');
+		like(take_errors($statement), qr/snowflake mark does not exist/, 'without the extension no ids are made');
+		is($swapped->safe_psql('swapped', 'SELECT bound FROM snowflake_internal.guard'), 0, 'and nothing is written');
+	}
+	$statement->quit;
+	$swapped->stop if $mutant;
+}
+
+#
 # SQL only: what is planted before or after
 #
 

@@ -1,0 +1,17 @@
+/*-------------------------------------------------------------------------
+ *
+ * extension.h
+ *	  The extension in the catalogs.
+ *
+ * snowflake/src/extension.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_EXTENSION_H
+#define SNOWFLAKE_EXTENSION_H
+
+extern Oid	ExtensionSchema(void);
+extern Oid	ExtensionFunction(const char *name, const Oid *argtypes, int nargs);
+extern char *ExtensionVersion(void);
+
+#endif							/* SNOWFLAKE_EXTENSION_H */
