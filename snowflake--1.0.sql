@@ -410,7 +410,7 @@ AS 'MODULE_PATHNAME', 'snowflake_first_from'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_first_from(timestamptz) IS
-'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
+'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick';
 
 CREATE FUNCTION snowflake_first_from(instant timestamptz, layout text)
 RETURNS bigint
@@ -418,7 +418,7 @@ AS 'MODULE_PATHNAME', 'snowflake_first_from'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
-'the smallest id from an instant''s tick on, in the given layout; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
+'the smallest id from an instant''s tick on, in the given layout; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick';
 
 CREATE FUNCTION snowflake_last_before(instant timestamptz)
 RETURNS bigint
@@ -567,7 +567,7 @@ AS 'MODULE_PATHNAME', 'snowflake_capacity'
 LANGUAGE C STABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_capacity() IS
-'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
+'the layout in force: when its ids begin (the epoch) and end, how many workers there can be, and the most ids that each can make per second';
 
 CREATE FUNCTION snowflake_capacity(INOUT layout text,
 	OUT tick interval,
@@ -580,7 +580,7 @@ AS 'MODULE_PATHNAME', 'snowflake_capacity'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_capacity(text) IS
-'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
+'the given layout: when its ids begin (the epoch) and end, how many workers there can be, and the most ids that each can make per second';
 
 --
 -- The functions above, for those in PL/pgSQL

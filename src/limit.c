@@ -24,21 +24,22 @@
  * sees a new limit also sees its floor.
  *
  * "written" is the last bound that this server wrote to the pages, 0 after a
- * start.  Any other bound found there was written before the start, or came
- * with a template, or with another database that had our OID: ids begin above
- * it.  Each attempt to move the limit reads it again, until one succeeds.
+ * start, or after the slot was cleared.  Any other bound found there was
+ * written before that, or came with a template, or with another database that
+ * had our OID: ids begin above it.  Each attempt to move the limit reads it
+ * again, until one succeeds.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
  * of the limit on.  If it is too far ahead of the clock, the limit is not
  * moved, and calls wait or fail.
  *
- * Note about locking issues: floor, closed and written of a slot change under
- * the content locks of the mark's pages, which are taken before the shared
- * lock.  The limit is raised after these are released, under the shared lock,
- * because a flush must not hold up the pages.  SlotEnter() clears a slot
- * without sessions under the shared lock alone, and SlotForget() ours while
- * nobody else can move the mark.  "moved_at" has no lock: it only serves to
- * choose a reservation.
+ * Note about locking issues: floor, closed, written and changed of a slot
+ * change under the content locks of the mark's pages, which are taken before
+ * the shared lock.  The limit is raised after these are released, under the
+ * shared lock, because a flush must not hold up the pages.  SlotEnter() clears
+ * a slot without sessions under the shared lock alone, and SlotForget() ours
+ * while nobody else can move the mark.  "moved_at" has no lock: it only serves
+ * to choose a reservation.
  *
  * snowflake/src/limit.c
  *
@@ -164,8 +165,8 @@ LimitFarthest(const Layout *layout, uint64 now_tick)
 }
 
 /*
- * The first tick above a value in the pages that this server has not written;
- * 0 if there is none.  Sets *ahead to how far it can be ahead of the clock.
+ * The first tick above a value in the pages; 0 if this server knows that it
+ * has written it.  Sets *ahead to how far it can be ahead of the clock.
  */
 uint64
 LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,

@@ -11,7 +11,8 @@
  * Note about locking issues: one LWLock guards everything that is not an
  * atomic.  It is held for a few instructions at a time, never while waiting,
  * and taken last: after heavyweight locks and after the content locks of
- * buffers.
+ * buffers.  Under it, only SlotEnter() takes another one, to read the next
+ * transaction id.
  *
  * snowflake/src/shared.c
  *

@@ -54,7 +54,7 @@ typedef struct DatabaseSlot
 	pg_atomic_uint64 floor;
 	/* no window is open below this tick */
 	uint64		closed;
-	/* the bound that this server has written to the pages; 0: none yet */
+	/* the bound that this server has written to the pages; 0: not known */
 	int64		written;
 	/* when the limit was last moved, by the reference clock */
 	int64		moved_at;
