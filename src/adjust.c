@@ -198,8 +198,8 @@ is_written_by(const Layout *layout, const Worker *worker, int64 bound)
 
 /*
  * Set the mark back to the clock, after the clock was far ahead, or to the
- * guard if only the mark is far ahead.  The worker
- * id keeps new ids apart from those made then:
+ * guard if only the mark is far ahead.  The worker id keeps new ids apart from
+ * those made then:
  *
  *		The worker that resets must have made no ids there.  It alone is
  *		exempt: any other one that is not leased starts above what was made.
