@@ -40,6 +40,11 @@
 #define PG_SIG_IGN SIG_IGN
 #endif
 
+/* 17 added transaction_timeout. */
+#if PG_VERSION_NUM < 170000
+#define TransactionTimeoutPending false
+#endif
+
 /* 18 added pg_noreturn, which comes before a declaration. */
 #if PG_VERSION_NUM < 180000
 #define pg_noreturn pg_attribute_noreturn()

@@ -26,6 +26,7 @@
 #include "utils/guc.h"
 #include "utils/wait_event.h"
 
+#include "compat.h"
 #include "mark.h"
 
 
@@ -50,8 +51,10 @@ standbys_are_behind(XLogRecPtr lsn)
 
 /*
  * Flush the WAL up to a position, and wait until synchronous standbys have
- * flushed it, too.  If the wait is canceled, throw the usual error or, with
- * "finish", return false.
+ * flushed it, too.  False if the wait was canceled.  The caller must close the
+ * mark before it throws the error of the cancel, because the error is sent
+ * before locks are released, and the client may not read it.  With "finish",
+ * the cancel is over.
  */
 bool
 MarkFlush(XLogRecPtr lsn, bool finish)
@@ -62,17 +65,18 @@ MarkFlush(XLogRecPtr lsn, bool finish)
 
 	while (standbys_are_behind(lsn))
 	{
-		if (finish && (QueryCancelPending || ProcDiePending))
+		if (QueryCancelPending || ProcDiePending || TransactionTimeoutPending)
 		{
-			QueryCancelPending = false;
+			if (finish)
+				QueryCancelPending = false;
 			return false;
 		}
+		if (!finish)
+			CHECK_FOR_INTERRUPTS();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 10, WAIT_EVENT_SYNC_REP);
 		ResetLatch(MyLatch);
-		if (!finish)
-			CHECK_FOR_INTERRUPTS();
 
 		/*
 		 * Notice when synchronous_standby_names is emptied, or we would wait

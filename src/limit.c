@@ -47,6 +47,8 @@
  */
 #include "postgres.h"
 
+#include "miscadmin.h"
+
 #include "clock.h"
 #include "lane.h"
 #include "limit.h"
@@ -143,8 +145,6 @@ LimitIsNear(uint64 tick)
 	uint64		limit;
 	uint64		floor;
 
-	if (my_slot == NULL)
-		return false;
 	LimitGet(&limit, &floor);
 	return tick < limit && tick >= floor && tick - floor >= limit - 1 - tick;
 }
@@ -311,10 +311,15 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 	lsn = MarkWritePages(&mark);
 
 	/*
-	 * If this throws, the limit stays.  The pages hold a higher bound than
-	 * needed, which the next move keeps, and so does the slot with the floor.
+	 * If this is canceled, the limit stays.  The bound on the pages and the
+	 * floor are higher than needed, which is safe; the next move keeps them.
 	 */
-	(void) MarkFlush(lsn, false);
+	if (!MarkFlush(lsn, false))
+	{
+		MarkClose(&mark);
+		CHECK_FOR_INTERRUPTS();
+		return LIMIT_MOVED;
+	}
 
 	/* another process of our parallel group may have raised it further */
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);

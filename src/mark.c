@@ -61,6 +61,7 @@
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -204,12 +205,12 @@ unlock(Mark *mark, bool view)
 		LockRelease(&mark->lock, ExclusiveLock, false);
 }
 
-/* Open the mark and its guard. */
-MarkOpenResult
-MarkOpen(Mark *mark, MarkMode mode)
+/* Find the two relations, and lock them. */
+static MarkOpenResult
+lock_relations(Mark *mark)
 {
-	mark->mode = mode;
-	mark->lockmode = mode >= MARK_TRY ? RowExclusiveLock : AccessShareLock;
+	MarkMode	mode = mark->mode;
+
 	for (;;)
 	{
 		if (!OidIsValid(view_oid))
@@ -262,12 +263,38 @@ MarkOpen(Mark *mark, MarkMode mode)
 	return MARK_OPENED;
 }
 
+/* Open the mark and its guard. */
+MarkOpenResult
+MarkOpen(Mark *mark, MarkMode mode)
+{
+	MarkOpenResult result;
+
+	mark->mode = mode;
+	mark->lockmode = mode >= MARK_TRY ? RowExclusiveLock : AccessShareLock;
+
+	/*
+	 * Until we close it, send the client nothing but errors.  Anybody may ask
+	 * for PostgreSQL's DEBUG messages and for those of log_lock_waits, and to
+	 * send one takes forever if the client does not read.  All others would
+	 * wait for us meanwhile.
+	 */
+	mark->nest_level = NewGUCNestLevel();
+	(void) set_config_option("client_min_messages", "error",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	result = lock_relations(mark);
+	if (result != MARK_OPENED)
+		AtEOXact_GUC(true, mark->nest_level);
+	return result;
+}
+
 void
 MarkClose(Mark *mark)
 {
 	if (mark->sequence != NULL)
 		relation_close(mark->sequence, NoLock);
 	unlock(mark, true);
+	AtEOXact_GUC(true, mark->nest_level);
 }
 
 /* The data of the first row of a page, of at least "size" bytes; or NULL. */

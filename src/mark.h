@@ -51,6 +51,7 @@ typedef struct Mark
 
 	/* for mark.c */
 	MarkMode	mode;
+	int			nest_level;		/* of settings, see MarkOpen() */
 	LOCKMODE	lockmode;
 	LOCKTAG		lock;
 	TransactionId changed_by;	/* see note_change() */

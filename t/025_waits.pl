@@ -5,6 +5,7 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 
+use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
@@ -57,11 +58,74 @@ EOC
 	return "$library.so";
 }
 
+# Start a client that does not read the results of its statements, first rows of 1000
+# bytes.  Returns it, and the PID of its session.
+my $num_stalled = 0;
+
+sub stalled_client
+{
+	my ($node, $rows, $statement) = @_;
+	my $number = ++$num_stalled;
+	my $gate = $node->background_psql('postgres');
+	my $client;
+	my $pid;
+
+	$gate->query_safe("SELECT pg_advisory_lock($number)");
+	$client = IPC::Run::start(
+		[
+			'psql', '--no-psqlrc',
+			'--dbname', $node->connstr('postgres') . " application_name=stalled_$number",
+			'--command',
+			"SELECT pg_advisory_lock($number); SELECT repeat('x', 988) FROM generate_series(1, $rows); $statement"
+		],
+		'>',
+		'/dev/null',
+		'2>',
+		'/dev/null');
+	my $at_gate = "FROM pg_stat_activity WHERE application_name = 'stalled_$number' AND wait_event = 'advisory'";
+	$node->poll_query_until('postgres', "SELECT count(*) = 1 $at_gate") or die 'client did not start';
+	$pid = $node->safe_psql('postgres', "SELECT pid $at_gate");
+	$client->signal('STOP');
+	$gate->quit;
+	return ($client, $pid);
+}
+
+sub kill_client
+{
+	my ($client) = @_;
+
+	$client->kill_kill(grace => 0);
+	return;
+}
+
+# How many rows fill the buffers of the socket, and half of what the session sends at once.
+sub rows_to_stall
+{
+	my ($node) = @_;
+	my ($fit, $too_many) = (0, 4000);
+	my $gate = $node->background_psql('postgres');
+
+	$gate->query_safe('SELECT pg_advisory_lock(0)');
+	while ($too_many - $fit > 1)
+	{
+		my $rows = int(($fit + $too_many) / 2);
+		my ($client, $pid) = stalled_client($node, $rows, 'SELECT pg_advisory_lock_shared(0)');
+		my $stuck = "SELECT wait_event = 'ClientWrite' FROM pg_stat_activity WHERE pid = $pid";
+		my $done = "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND mode = 'ShareLock' AND NOT granted";
+
+		$node->poll_query_until('postgres', "SELECT ($stuck) OR ($done)") or die 'client did not go on';
+		($node->safe_psql('postgres', $stuck) eq 't' ? $too_many : $fit) = $rows;
+		kill_client($client);
+	}
+	$gate->quit;
+	return $fit - 4;
+}
+
 #
 # The mark waits for a synchronous standby even if the session itself does not.  If the
 # wait is canceled, no ids are made.
 #
-my $node = new_server('standby', %replicates, 'snowflake.max_wait' => 0);
+my $node = new_server('standby', %replicates, log_lock_waits => 'on', 'snowflake.max_wait' => 0);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 set_and_reload($node, "synchronous_standby_names = 'nobody'");
 
@@ -84,6 +148,10 @@ foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
 is( (sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()"))[0],
 	'57014', 'a wait that takes too long makes no ids, either');
 
+# Clients may ask for messages, but get none while others wait for their sessions: one
+# that does not read them would keep the others waiting.
+$_->[0]->query_safe('SET client_min_messages = log') foreach @sessions;
+
 # All sessions wait for as long as it takes, regardless of max_wait.  If the one that
 # waits for the standby is canceled, another one takes its place.
 begin_query($_->[0], 'SELECT snowflake_nextval();') foreach @sessions;
@@ -104,7 +172,22 @@ foreach my $session (map { $_->[0] } @sessions)
 	$session->quit;
 }
 is($ids, 5, 'the others make ids once no standby is required');
-like($errors, qr/\A[^\n]*canceling statement due to user request\s*\z/, 'and see no errors');
+like($errors, qr/\A[^\n]*canceling statement due to user request\s*\z/, 'and see no errors or other messages');
+like(slurp_file($node->logfile), qr/LOG: .*still waiting for ExclusiveLock/, 'only the log shows that they waited');
+
+# If the client of a canceled session does not read the error, others can still move the
+# mark.
+my $rows = rows_to_stall($node);
+set_and_reload($node, "synchronous_standby_names = 'nobody'");
+sleep 2.5;
+my ($stalled, $stalled_pid) = stalled_client($node, $rows, 'SELECT snowflake_nextval()');
+wait_until($node, $stalled_pid, "wait_event = 'SyncRep'", 'a session waits for the standby');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($stalled_pid)");
+wait_until($node, $stalled_pid, "wait_event = 'ClientWrite'", 'it is canceled, but cannot send the error');
+set_and_reload($node, "synchronous_standby_names = ''");
+is( $node->safe_psql('postgres', "SET statement_timeout = '20s'; SELECT snowflake_nextval() > 0"), 't',
+	'others make ids');
+kill_client($stalled);
 $node->stop;
 
 #
