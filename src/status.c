@@ -3,8 +3,8 @@
  * status.c
  *	  What snowflake_status() and snowflake_stat() show.
  *
- * Looking changes nothing: it does not fix the layout, move the mark, or
- * believe the clock.  It waits for nothing either.
+ * Looking does not move the mark, believe the clock, or wait for anything.  It
+ * fixes the layout only if the hint has to decode ids that ANALYZE has noted.
  *
  * snowflake/src/status.c
  *
@@ -89,7 +89,7 @@ static const struct
 	},
 	[STATE_EXHAUSTED] = {
 		"exhausted",
-		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server."
+		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it."
 	},
 	[STATE_NO_MARK] = {
 		"no mark",
@@ -105,6 +105,13 @@ static const struct
 	}
 };
 
+
+/* The tick of the mark, which may be that of another layout. */
+static uint64
+mark_tick(const Status *status)
+{
+	return (uint64) status->mark >> status->layout->shift[FIELD_TIME];
+}
 
 static void
 get_status(Status *status)
@@ -134,7 +141,7 @@ get_status(Status *status)
 		status->last_id_at = LayoutTickInstant(layout, last_tick);
 	if (status->has_mark)
 	{
-		status->mark_at = LayoutTickInstant(layout, LayoutGet(layout, FIELD_TIME, status->mark));
+		status->mark_at = LayoutTickInstant(layout, mark_tick(status));
 		status->worker_starts = LayoutTickInstant(layout, start);
 	}
 }
@@ -172,6 +179,8 @@ get_state(const Status *status)
 		return STATE_EXHAUSTED;
 	if (!status->has_mark)
 		return STATE_NO_MARK;
+	if (mark_tick(status) > (uint64) layout->last_tick)
+		return STATE_EXHAUSTED;
 	if (is_far_ahead(status->worker_starts, now, 0))
 		return STATE_WORKER_ID_SET_ASIDE;
 	if (is_far_ahead(status->mark_at, now, (LimitReservation(layout) + 1) * layout->tick) ||

@@ -227,6 +227,12 @@ is( $unusable->safe_psql('postgres', 'SET client_min_messages = error; SELECT sn
 $unusable->restart;
 is(status_of($unusable, 'state, layout, last_instant, ids_ahead'), 'unusable settings|||', 'there is no layout');
 is((sqlstate_of($unusable, 'SELECT snowflake_worker_id(1)'))[0], 'F0000', 'so ids are not decoded');
+
+# a layout whose ids are all less than the mark
+$unusable->append_conf('postgresql.conf', "snowflake.layout = 'js53'");
+$unusable->restart;
+is(status_of($unusable, q{state, mark_ahead > '10 years'}), 'exhausted|t', 'the state shows a mark of another layout');
+is((sqlstate_of($unusable, 'SELECT snowflake_nextval()'))[0], 'SF003', 'and calls fail for that reason');
 $unusable->stop;
 
 # ids of a long tick, most of which are made without looking at anything else
