@@ -700,8 +700,10 @@ COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
 -- A rollback does not set the sequences back.  So the opener leaves the door by rolling
 -- back the subtransaction that took the lock.  Nothing else releases a lock before the
 -- end of the transaction, and a rollback also works after an error or a cancel.  The
--- lock is on a table, because any role could take an advisory lock and keep it.  Its
--- holder waits for no other lock, so that the door takes part in no deadlock.
+-- lock is on a table, because any role could take an advisory lock and keep it.  Its mode
+-- is the weakest that conflicts with itself.  An EXCLUSIVE lock would have to wait for any
+-- SELECT ... FOR UPDATE, which locks the table before privileges are checked.
+-- Its holder waits for no other lock, so that the door takes part in no deadlock.
 --
 
 CREATE TABLE snowflake_sql.door ();
@@ -913,9 +915,9 @@ BEGIN
 	LOOP
 		BEGIN
 			IF queues THEN
-				LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
+				LOCK TABLE snowflake_sql.door IN SHARE UPDATE EXCLUSIVE MODE;
 			ELSE
-				LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE NOWAIT;
+				LOCK TABLE snowflake_sql.door IN SHARE UPDATE EXCLUSIVE MODE NOWAIT;
 			END IF;
 			-- the session before us may have opened a tick, or changed the settings
 			settings := snowflake_sql.settings();
@@ -1072,7 +1074,7 @@ DECLARE
 	tick bigint;
 	opened_tick bigint;
 BEGIN
-	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
+	LOCK TABLE snowflake_sql.door IN SHARE UPDATE EXCLUSIVE MODE;
 	settings := snowflake_sql.settings();
 	IF id < 0 OR id > (settings.layout).largest THEN
 		PERFORM snowflake_sql.refuse(id, (settings.layout).largest, (settings.layout).text, NULL::integer);
@@ -1519,7 +1521,7 @@ BEGIN
 
 	-- lease() has this lock when it calls us; without the lock, it could be about to put
 	-- the old settings into force again
-	LOCK TABLE snowflake_sql.lease IN EXCLUSIVE MODE;
+	LOCK TABLE snowflake_sql.lease IN SHARE UPDATE EXCLUSIVE MODE;
 	SELECT * INTO previous FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
 
 	-- Drop sequences from before the present settings, except those that an open transaction
@@ -1539,7 +1541,7 @@ BEGIN
 	END LOOP;
 	PERFORM set_config('lock_timeout', lock_timeout, true);
 
-	LOCK TABLE snowflake_sql.door IN EXCLUSIVE MODE;
+	LOCK TABLE snowflake_sql.door IN SHARE UPDATE EXCLUSIVE MODE;
 	settings.number := coalesce(previous.number, 0) + 1;
 	furthest := greatest(snowflake_sql.now_tick(layout), 0) + settings.max_ahead;
 	IF previous.number IS NOT NULL THEN
@@ -1610,7 +1612,7 @@ DECLARE
 	grant_of record;
 	new_instance CONSTANT uuid := gen_random_uuid();
 BEGIN
-	LOCK TABLE snowflake_sql.lease IN EXCLUSIVE MODE;
+	LOCK TABLE snowflake_sql.lease IN SHARE UPDATE EXCLUSIVE MODE;
 	SELECT * INTO configuration FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
 	IF FOUND THEN
 		settings := snowflake_sql.settings();
@@ -1669,6 +1671,14 @@ DECLARE
 	place regnamespace;
 BEGIN
 	IF registry IS NULL THEN
+		-- the name proves nothing: any role that may create schemas could have made it
+		IF NOT EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
+				WHERE classid = 'pg_namespace'::regclass AND objid = to_regnamespace('snowflake_registry')
+					AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'snowflake_registry') THEN
+			RAISE undefined_object USING
+				MESSAGE = 'extension "snowflake_registry" does not exist in this database',
+				HINT = 'Create it, or name the registry''s database in the call of snowflake_lease().';
+		END IF;
 		EXECUTE query INTO worker_id, starts, ends;
 		RETURN;
 	END IF;

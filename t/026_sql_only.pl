@@ -91,6 +91,21 @@ foreach my $call (
   sqlstate_of($node, 'BEGIN; LOCK TABLE snowflake_sql.door IN SHARE MODE', database => 'psql', user => 'visitor');
 is($code, '42501', 'other roles may not shut the door');
 
+# Parsing a statement locks its tables before privileges are checked.
+my $visitor = $node->background_psql('psql', extra_params => [ '--username', 'visitor' ]);
+$visitor->query_safe(<<'EOC');
+BEGIN;
+PREPARE locks AS SELECT FROM snowflake_sql.door, snowflake_sql.lease FOR UPDATE;
+PREPARE locks_too AS INSERT INTO snowflake_sql.lease DEFAULT VALUES;
+EOC
+is( $node->safe_psql(
+		'psql',
+		q{SET lock_timeout = '5s'; SELECT snowflake_configure('snowflake', 3); SELECT snowflake_worker_id(snowflake_nextval())},
+		%as_owner),
+	"\n3",
+	'nor with locks from parsing');
+$visitor->quit;
+
 # Errors
 foreach my $case (
 	[ '22023', q{snowflake_configure('nonsense', 1)} ],
@@ -589,7 +604,11 @@ SELECT snowflake_nextval() > :id}),
 
 my $make = 'SELECT snowflake_worker_id(snowflake_nextval())';
 new_database($node, 'leases', "'time:41 worker:2 sequence:4', NULL, max_wait => '0'");
-$node->safe_psql('leases', 'CREATE EXTENSION snowflake_registry');
+# what another role has put there is no registry
+$node->safe_psql('leases', 'CREATE SCHEMA snowflake_registry');
+($code) = sqlstate_of($node, 'SELECT snowflake_lease()', database => 'leases');
+is($code, '42704', 'a schema alone is no registry');
+$node->safe_psql('leases', 'DROP SCHEMA snowflake_registry; CREATE EXTENSION snowflake_registry');
 ($code) = sqlstate_of($node, $make, database => 'leases');
 is($code, 'SF004', 'no id without a lease');
 is( $node->safe_psql(
