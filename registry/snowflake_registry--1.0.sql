@@ -19,7 +19,8 @@ CREATE SCHEMA snowflake_registry;
 -- a holder releases its lease, the end moves back to what it says that it has
 -- used.  Clocks decide only when a worker id can be leased again.  By the clock
 -- of this server, no lease ends later than max_clock_lead plus max_lease after it
--- was granted or renewed.
+-- was granted or renewed.  acquire(), renew() and revoke_leases() run in UTC: in
+-- other time zones, a day of max_lease can have 23 or 25 hours.
 --
 
 --
@@ -200,6 +201,7 @@ CREATE FUNCTION snowflake_registry.revoke_leases()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
+SET TimeZone = 'UTC'
 AS $$
 BEGIN
 	-- a crash must not bring revoked leases back
@@ -289,6 +291,7 @@ CREATE FUNCTION snowflake_registry.acquire(holder text, instance uuid, layout te
 RETURNS SETOF record
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET TimeZone = 'UTC'
 AS $$
 DECLARE
 	here timestamptz;
@@ -375,6 +378,7 @@ CREATE FUNCTION snowflake_registry.renew(worker_id bigint, instance uuid, ends t
 RETURNS timestamptz
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
+SET TimeZone = 'UTC'
 AS $$
 DECLARE
 	settings snowflake_registry.registry;

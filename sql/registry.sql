@@ -230,4 +230,25 @@ SELECT snowflake_registry.reserve(1002, 'by hand');
 SHOW synchronous_commit;
 COMMIT;
 SELECT count(*) FROM snowflake_registry.leases WHERE worker_id IN (:held, 1000, 1001, 1002) AND state = 'reserved' AND reserved = 'by hand';
+
+-- A day of max_lease has 24 hours, even if clocks are changed in it: to summer time, so
+-- that a lost lease of 24 hours would not be covered, or back, so that a lease would be
+-- longer than that
+UPDATE snowflake_registry.registry SET max_lease = '4 days';
+UPDATE snowflake_registry.registry SET former_reach = '0', lost_until = '-infinity';
+DELETE FROM snowflake_registry.lease;
+SELECT format('AAA0BBB,J%s/0,J%s/0', soon, half_a_year_later) AS to_summer,
+	format('AAA0BBB,J%s/0,J%s/0', half_a_year_later, soon) AS back
+FROM CAST(extract(doy FROM now() AT TIME ZONE 'UTC') AS integer) AS day,
+	LATERAL (SELECT mod(day + 1, 365) + 1 AS soon, mod(day + 181, 365) + 1 AS half_a_year_later) AS days \gset
+SET TimeZone = :'back';
+SELECT now() + interval '4 days' = now() + interval '97 hours' AS is_25_hours;
+SELECT ends <= clock_timestamp() + interval '96 hours' AS is_24_hours,
+	snowflake_registry.renew(worker_id, :a, ends, clock_timestamp(), '4 days') <= clock_timestamp() + interval '96 hours' AS renewed
+FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '4 days');
+SET TimeZone = :'to_summer';
+SELECT now() + interval '4 days' = now() + interval '95 hours' AS is_23_hours;
+SELECT snowflake_registry.revoke_leases();
+SELECT lost_until >= clock_timestamp() + interval '96 hours' AS is_24_hours FROM snowflake_registry.registry;
+RESET TimeZone;
 DROP EXTENSION snowflake_registry;
