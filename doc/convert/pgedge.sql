@@ -12,7 +12,7 @@ BEGIN;
 CREATE SCHEMA IF NOT EXISTS snowflake;
 DO $$
 BEGIN
-	IF (SELECT nspowner <> current_user::regrole::oid FROM pg_namespace WHERE nspname = 'snowflake') THEN
+	IF (SELECT pg_get_userbyid(nspowner) <> current_user FROM pg_namespace WHERE nspname = 'snowflake') THEN
 		RAISE insufficient_privilege USING
 			MESSAGE = 'schema snowflake belongs to another role',
 			HINT = 'Drop the schema, or change its owner if you trust what is in it.';
