@@ -62,6 +62,9 @@ my $errors = stop_collectors(@collectors);
 is_deeply($errors, {}, 'clients see no errors');
 my ($ids, $duplicates) = count_duplicates(@collectors);
 is($duplicates, 0, "none of $ids ids is made twice");
+my $session = $origin->background_psql('postgres');
+wait_until_alone($session);
+$session->quit;
 $origin->wait_for_catchup($standby);
 is( $standby->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
 	$origin->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
