@@ -8,16 +8,18 @@
 -- the declared types: no overload can match better.  Everything else is found in
 -- pg_catalog, which is searched first.
 --
--- The owner of our schema may rename it, and give its name to another one.  So nobody can
--- do that while this script runs, and later nothing finds our functions by that name: SQL
--- functions are bound to what they call when they are created, and those in PL/pgSQL call
+-- The owner of our schema may rename it, and give its name to another one.  So we lock its
+-- row, which a rename would change, until the script has ended.  Later nothing finds our
+-- functions by that name: SQL functions are bound to what they call when they are created, and those in PL/pgSQL call
 -- what is in snowflake_internal.
-
-LOCK TABLE pg_namespace IN SHARE ROW EXCLUSIVE MODE;
 
 DO $$
 BEGIN
-	IF '@extschema@'::regnamespace::oid <> (SELECT extnamespace FROM pg_extension WHERE extname = 'snowflake') THEN
+	PERFORM FROM pg_namespace
+	WHERE oid = (SELECT extnamespace FROM pg_extension WHERE extname = 'snowflake')
+		AND nspname = (parse_ident('@extschema@'))[1]
+	FOR UPDATE;
+	IF NOT FOUND THEN
 		RAISE serialization_failure USING
 			MESSAGE = 'schema @extschema@ was renamed by a concurrent transaction',
 			HINT = 'Try again.';
@@ -145,7 +147,9 @@ GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.system_identifier TO pg_data
 CREATE FUNCTION snowflake_internal.current_guard(
 	OUT bound bigint,
 	OUT exempt bigint,
-	OUT others bigint)
+	OUT others bigint,
+	OUT layout bigint,
+	OUT older bigint)
 AS 'MODULE_PATHNAME', 'snowflake_current_guard'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
@@ -155,7 +159,7 @@ COMMENT ON FUNCTION snowflake_internal.current_guard() IS
 'the row of snowflake_internal.guard, so that REFRESH keeps it';
 
 CREATE MATERIALIZED VIEW snowflake_internal.guard USING heap AS
-SELECT bound, exempt, others
+SELECT bound, exempt, others, layout, older
 FROM snowflake_internal.current_guard();
 
 COMMENT ON MATERIALIZED VIEW snowflake_internal.guard IS
@@ -166,6 +170,10 @@ COMMENT ON COLUMN snowflake_internal.guard.exempt IS
 'the worker that last reset the mark: datacenter_id << 32 | worker_id, or -1';
 COMMENT ON COLUMN snowflake_internal.guard.others IS
 'all other workers make ids above this';
+COMMENT ON COLUMN snowflake_internal.guard.layout IS
+'a hash of the layout with which ids are made; 0 if none have been made yet';
+COMMENT ON COLUMN snowflake_internal.guard.older IS
+'no id of another layout is greater than this';
 
 CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false)
 RETURNS void
@@ -178,15 +186,15 @@ GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO pg_database_owne
 COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS
 'make all new ids of this database greater than an id that came from elsewhere; force: even if that id is far ahead of the clock (only for superusers)';
 
-CREATE FUNCTION snowflake_reset_mark(force boolean DEFAULT false)
+CREATE FUNCTION snowflake_reset_mark(worker_id integer)
 RETURNS void
 AS 'MODULE_PATHNAME', 'snowflake_reset_mark'
 LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
 
-REVOKE EXECUTE ON FUNCTION snowflake_reset_mark(boolean) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_reset_mark(integer) FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_reset_mark(boolean) IS
-'set the mark back to the clock after the clock was far ahead, with a fresh worker id and after a restart; force: even without a fresh worker id, in which case ids might be made twice';
+COMMENT ON FUNCTION snowflake_reset_mark(integer) IS
+'set the mark back to the clock after the clock was far ahead; worker_id: the caller states that this worker id, which must be the one in force, has never made an id in this database (if it has, ids can be made twice); the other ways are to wait, or to raise snowflake.max_ahead';
 
 --
 -- Reading ids.  Each function has two forms: one for the layout that is in force
@@ -586,14 +594,6 @@ COMMENT ON FUNCTION snowflake_capacity(text) IS
 -- The functions above, for those in PL/pgSQL
 --
 
-CREATE FUNCTION snowflake_internal.nextval()
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_nextval'
-LANGUAGE C VOLATILE PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.nextval() IS
-'snowflake_nextval()';
-
 CREATE FUNCTION snowflake_internal.worker_id(id bigint)
 RETURNS integer
 AS 'MODULE_PATHNAME', 'snowflake_worker_id'
@@ -842,6 +842,7 @@ DECLARE
 	present_first bigint[];
 	present_last bigint[];
 	owner_schema pg_catalog.text;
+	owner_name pg_catalog.text;	-- of the table, unless it is the caller
 	parent_name pg_catalog.text;
 	storage pg_catalog.text;
 	partition pg_catalog.text;
@@ -890,10 +891,11 @@ BEGIN
 	-- present partitions.
 	PERFORM snowflake_internal.lock_table(parent, 'LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE');
 	-- partitioned tables can have an access method from 17 on
-	SELECT class.relnamespace::regnamespace, class.relname,
+	SELECT class.relnamespace::regnamespace,
+		nullif(pg_get_userbyid(class.relowner), current_user), class.relname,
 		coalesce(' USING ' || quote_ident(method.amname), '') ||
 			coalesce(' TABLESPACE ' || quote_ident(tablespace.spcname), '')
-	INTO owner_schema, parent_name, storage
+	INTO owner_schema, owner_name, parent_name, storage
 	FROM pg_class AS class LEFT JOIN pg_tablespace AS tablespace ON tablespace.oid = class.reltablespace
 		LEFT JOIN pg_am AS method ON method.oid = class.relam
 	WHERE class.oid = parent;
@@ -954,6 +956,10 @@ BEGIN
 			CASE WHEN last_id = 9223372036854775807 THEN 'MAXVALUE' ELSE (last_id + 1)::text END);
 		PERFORM set_config('search_path', callers_path, true);
 		EXECUTE create_it;
+		-- whoever owns a table runs the expressions of its indexes later
+		IF owner_name IS NOT NULL THEN
+			EXECUTE pg_catalog.format('ALTER TABLE %s OWNER TO %I', partition, owner_name);
+		END IF;
 		EXECUTE attach_it;
 		PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 		RETURN NEXT partition::regclass;
@@ -1300,7 +1306,8 @@ BEGIN
 	-- ids of all sessions are greater than ids from a minute ago; above those, an
 	-- advance makes sure.
 	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
-	new_id := snowflake_internal.nextval();
+	-- with the privileges of the caller
+	EXECUTE format('SELECT %s', new_default) INTO new_id;
 	bound := snowflake_internal.last_before(clock_timestamp() + interval '1 second');
 	IF largest > greatest(new_id, bound) THEN
 		RAISE object_not_in_prerequisite_state USING

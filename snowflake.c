@@ -23,6 +23,7 @@
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
+#include "call.h"
 #include "extension.h"
 #include "generator.h"
 #include "registry.h"
@@ -51,10 +52,10 @@ static ProcessUtility_hook_type next_process_utility = NULL;
  * sequences.
  */
 static void
-process_utility(PlannedStmt * pstmt, const char *query_string,
+process_utility(PlannedStmt *pstmt, const char *query_string,
 				bool read_only_tree, ProcessUtilityContext context,
-				ParamListInfo params, QueryEnvironment * environment,
-				DestReceiver * dest, QueryCompletion * completion)
+				ParamListInfo params, QueryEnvironment *environment,
+				DestReceiver *dest, QueryCompletion *completion)
 {
 	DiscardStmt *discard = (DiscardStmt *) pstmt->utilityStmt;
 	bool		forget = IsA(discard, DiscardStmt) &&
@@ -166,8 +167,10 @@ Datum
 snowflake_nextval_tag(PG_FUNCTION_ARGS)
 {
 	int32		tag = PG_GETARG_INT32(0);
-	const Layout *layout = SharedLayout();
+	const Layout *layout;
 
+	PreventCommandDuringRecovery("snowflake_nextval()");
+	layout = SharedLayout();
 	if (layout->bits[FIELD_TAG] == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -187,6 +190,8 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 	int32		count = PG_GETARG_INT32(0);
 	int64		reservable;
 	int64		waited = 0;
+	Datum		values[2];
+	bool		nulls[2] = {false};
 
 	PreventCommandDuringRecovery("snowflake_reserve()");
 	if (count < 1 || count > MAX_RESERVED)
@@ -205,12 +210,11 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 				 errhint("Reserve fewer ids at once.")));
 
 	InitMaterializedSRF(fcinfo, 0);
+	CallCheckColumns(rsinfo->setDesc, lengthof(values));
 	while (count > 0)
 	{
 		int64		first_id;
 		int64		last_id;
-		Datum		values[2];
-		bool		nulls[2] = {false};
 
 		CHECK_FOR_INTERRUPTS();
 		count -= GeneratorReserve(count, &first_id, &last_id, &waited);

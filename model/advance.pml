@@ -30,13 +30,14 @@ advance:
 #ifdef TRUST_FLOOR
 			:: above <= slot.floor && slot.written == page[0].guard ->
 #else
-			:: above <= slot.closed && slot.written == page[0].guard ->
+			:: above <= slot.closed_below && slot.written == page[0].guard ->
 #endif
 				page_locked[0] = false;
+				mark_locked[0] = false;
 				goto finish
 			:: else
 			fi;
-			LimitTickFound(found);
+			LimitCheckFound(found);
 			tick = MAX(MAX(above, found), slot.floor);
 			found = 0
 		};
@@ -44,7 +45,7 @@ advance:
 		LaneBeginChange();
 #endif
 		atomic { slot.floor = tick };
-		atomic { slot.closed = tick };
+		atomic { slot.closed_below = tick };
 #ifndef NO_CHANGE_TO_ADVANCE
 		LaneEndChange();
 #endif
@@ -52,27 +53,17 @@ advance:
 			tick = MAX(tick, page[0].guard);
 			slot.written = tick
 		};
-		if
-		:: atomic {
-			true ->
+		atomic {
 			page[0].mark = tick;
 			page[0].guard = tick;
-			page_locked[0] = false }
-		:: atomic {
-			/* out of memory */
-			true ->
 			page_locked[0] = false;
-			mark_locked[0] = false;
-			above = 0;
-			tick = 0;
-			goto advance }
-		fi;
+			mark_locked[0] = false
+		};
 #ifndef NO_FLUSH_TO_ADVANCE
 		d_step { flush_all() };
 #endif
 finish:
 		atomic {
-			mark_locked[0] = false;
 			/* keep any id up to the given one */
 			choose(tick, 1, above - 1);
 			keep(ID(0, tick));

@@ -21,7 +21,7 @@
 
 /* a transaction that changes the mark locks it against others */
 #define CANNOT_OPEN_MARK	(MARK == NONE || (me == 1 && in_transaction && has_dropped))
-/* MarkCheckStays() */
+/* check_stays() */
 #ifndef NO_CHECK_STAYS
 #define MARK_STAYS	(!(me == 0 && in_transaction) || (has_created && !has_dropped))
 #else

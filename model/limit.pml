@@ -68,7 +68,7 @@
 #define MORE_OF_PAGES
 #define COPY_MORE_OF_PAGES(to, from)
 #define SIGN_PAGES
-#define FIRST_TICK		0		/* LimitTickOf() */
+#define FIRST_TICK		0		/* LimitStartAfterReset() */
 #endif
 #ifndef FLUSH_MORE
 #define FLUSH_MORE
@@ -83,7 +83,7 @@ typedef DatabaseSlot
 {
 	byte limit;
 	byte floor;
-	byte closed;
+	byte closed_below;
 	byte written
 }
 DatabaseSlot slot;
@@ -143,7 +143,7 @@ inline clear_slot()
 {
 	slot.limit = 0;
 	slot.floor = 0;
-	slot.closed = 0;
+	slot.closed_below = 0;
 	slot.written = 0
 }
 
@@ -212,7 +212,7 @@ inline SlotForget()
 }
 
 /* Set found to the bound in the pages, if this server has not written it. */
-inline LimitTickFound(found)
+inline LimitCheckFound(found)
 {
 	found = 0;
 	if
@@ -306,7 +306,7 @@ configure:
 			tick = 0
 			MORE_OF_CONFIGURE
 		};
-		/* LimitReadPages() */
+		/* LimitReadStart() */
 		atomic {
 			if
 			:: CANNOT_OPEN_MARK -> current[me] = false; goto failed
@@ -317,6 +317,7 @@ configure:
 		};
 
 move:	/* LimitMove() */
+		atomic { LOOK_AT_CLOCK };
 		atomic {
 			if
 			:: CANNOT_OPEN_MARK -> goto failed
@@ -326,7 +327,6 @@ move:	/* LimitMove() */
 			fi
 		};
 		atomic {
-			LOOK_AT_CLOCK;
 			if
 			:: !(MARK_STAYS) -> goto close_and_fail
 #ifndef NO_SECOND_LOOK
@@ -340,7 +340,7 @@ move:	/* LimitMove() */
 		atomic {
 			!page_locked[MARK] ->
 			page_locked[MARK] = true;
-			LimitTickFound(found);
+			LimitCheckFound(found);
 			if
 			:: found > 0 && IS_FAR(found) -> page_locked[MARK] = false; goto close_and_fail
 			:: else
@@ -358,15 +358,12 @@ move:	/* LimitMove() */
 		atomic { slot.limit = MAX(slot.limit, limit) };
 #endif
 		/* MarkWritePages() */
-		if
-		:: atomic {
-			true ->
+		atomic {
 			SIGN_PAGES
 			page[MARK].mark = found;
 			page[MARK].guard = found;
-			page_locked[MARK] = false }
-		:: atomic { true -> page_locked[MARK] = false; goto close_and_fail }	/* out of memory */
-		fi;
+			page_locked[MARK] = false
+		};
 		/* MarkFlush() */
 #ifndef NO_FLUSH
 		d_step { flush_all() };

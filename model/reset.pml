@@ -6,9 +6,9 @@
  * Checks not only that no id is made twice: after a reset, the mark also stays
  * near the clock, unless the clock goes far ahead again.
  *
- * The operator gives the server a fresh worker id, as the documentation says,
- * or overlooks that and keeps the only one in use.  A session may have either
- * worker id at any time, because of a reload or a long statement.
+ * The operator gives the server a fresh worker id, as he states by the call (with
+ * -DLIES, any one).  A session may have either worker id at any time, because of
+ * a reload or a long statement.
  *
  * Bounds: one session (-DTWO_SESSIONS needs more memory than most machines
  * have), two worker ids, a clock that is right or far ahead.
@@ -33,18 +33,12 @@
 #define AHEAD_END		(now + AHEAD + 1)
 #define IS_FAR(tick)	(tick > now + AHEAD)
 
-/* the signature of the guard's bound, see LimitMarkBelow(), and what a reset decides */
+/* what a reset decides */
 #define MORE_OF_PAGES \
-	; byte writer; byte exempt; byte others; byte others_writer
+	; byte exempt; byte others
 #define COPY_MORE_OF_PAGES(to, from) \
-	; to.writer = from.writer; to.exempt = from.exempt; \
-	to.others = from.others; to.others_writer = from.others_writer
+	; to.exempt = from.exempt; to.others = from.others
 #define SIGN_PAGES \
-	if \
-	:: limit > page[0].guard || (limit == page[0].guard && worker > page[0].writer) -> \
-		page[0].writer = worker \
-	:: else \
-	fi; \
 	used = used | (1 << worker); \
 	assert(!is_reset || found < FAR_TICK + RESERVATION);
 
@@ -104,10 +98,12 @@ reset:
 		atomic {
 			!IS_BUSY(0) && !clock_is_far ->
 			choose(worker, 0, WORKERS - 1);
+#ifndef LIES
 			if
-			:: (used & (1 << worker)) == 0 || used == (1 << worker)
+			:: (used & (1 << worker)) == 0
 			:: else -> worker = 0; goto reset
 			fi;
+#endif
 			mark_locked[0] = true
 		};
 		atomic {
@@ -128,11 +124,6 @@ reset:
 #ifndef NO_WRITTEN_CHECK
 			:: slot.written >= FAR_TICK -> goto leave
 #endif
-#ifndef NO_WORKER_CHECK
-			:: bound_is_far && worker == page[0].writer -> goto leave
-			:: worker != page[0].exempt && page[0].others >= FAR_TICK &&
-				worker == page[0].others_writer -> goto leave
-#endif
 			:: else
 			fi
 		};
@@ -143,28 +134,18 @@ reset:
 			slot.floor = near
 		};
 		atomic {
-			slot.closed = near;
+			slot.closed_below = near;
 			slot.written = near
 		};
 		LaneEndChange();
 		atomic {
-			if
-			:: bound_is_far &&
-				(page[0].guard > page[0].others ||
-				 (page[0].guard == page[0].others && page[0].writer > page[0].others_writer)) ->
-				page[0].others = page[0].guard;
-				page[0].others_writer = page[0].writer
-			:: else
-			fi;
+			page[0].others = MAX(page[0].others, page[0].guard);
 			page[0].exempt = worker;
 			page[0].mark = near;
 			page[0].guard = near;
-			page[0].writer = worker;
 			used = used | (1 << worker);
-			page_locked[0] = false
-		};
-		d_step { flush_all() };
-		atomic {
+			page_locked[0] = false;
+			mark_locked[0] = false;
 			if
 			:: !clock_is_far ->
 				is_reset = true;
@@ -173,10 +154,15 @@ reset:
 			:: else
 			fi
 		};
+		d_step { flush_all() };
+		goto finish;
 leave:
 		atomic {
 			page_locked[0] = false;
-			mark_locked[0] = false;
+			mark_locked[0] = false
+		};
+finish:
+		atomic {
 			worker = 0;
 			bound_is_far = false;
 			near = 0;

@@ -403,3 +403,17 @@ CREATE TEMP TABLE fleeting_child () INHERITS (lasting);
 CALL snowflake_adopt('fleeting', 'id', dry_run => true);
 CALL snowflake_adopt('lasting', 'id', dry_run => true);
 DROP TABLE fleeting, lasting CASCADE;
+
+-- A role that must not make ids cannot do so by an adoption
+CREATE ROLE regress_snowflake_adopter;
+CREATE SCHEMA adopters AUTHORIZATION regress_snowflake_adopter;
+SET ROLE regress_snowflake_adopter;
+CREATE TABLE adopters.adopted (id serial PRIMARY KEY);
+RESET ROLE;
+REVOKE EXECUTE ON FUNCTION snowflake_id() FROM PUBLIC;
+SET ROLE regress_snowflake_adopter;
+CALL snowflake_adopt('adopters.adopted', 'id', dry_run => true);
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION snowflake_id() TO PUBLIC;
+DROP OWNED BY regress_snowflake_adopter CASCADE;
+DROP ROLE regress_snowflake_adopter;

@@ -252,7 +252,7 @@ CREATE ROLE regress_snowflake_user;
 SET ROLE regress_snowflake_user;
 SELECT snowflake_nextval() > :id AS above;
 SELECT snowflake_advance(1);
-SELECT snowflake_reset_mark();
+SELECT snowflake_reset_mark(0);
 SELECT last_value FROM snowflake_internal.mark;
 SELECT setval('snowflake_internal.mark', 1);
 SELECT bound FROM snowflake_internal.guard;
@@ -264,9 +264,9 @@ DROP ROLE regress_snowflake_user;
 -- A reset is not needed, and if it were, it would require another worker id, even if the
 -- mark came from a dump
 \set VERBOSITY terse
-SELECT snowflake_reset_mark();
+SELECT snowflake_reset_mark(0);
 SELECT setval('snowflake_internal.mark', bound + (86400000::bigint << 22)) IS NULL AS far FROM snowflake_internal.guard;
-SELECT snowflake_reset_mark();
+SELECT snowflake_reset_mark(0);
 \echo :LAST_ERROR_SQLSTATE
 SELECT setval('snowflake_internal.mark', 0);
 SELECT snowflake_reset_mark(NULL);

@@ -172,3 +172,13 @@ SELECT * FROM planted;
 DROP FUNCTION plant(bigint, interval), plant(oid, regclass), unnest(timestamptz[]), format(text, text, text) CASCADE;
 DROP TABLE planted;
 DROP TABLE days, plain, listed, double, narrow;
+
+-- A partition belongs to the owner of its table, whoever creates it: the owner of a table
+-- runs the expressions of its indexes
+CREATE ROLE "regress_snowflake Owner";
+CREATE TABLE owned (id bigint PRIMARY KEY) PARTITION BY RANGE (id);
+ALTER TABLE owned OWNER TO "regress_snowflake Owner";
+SELECT * FROM snowflake_create_partitions('owned', '1 month', '2026-10-15', '2026-10-16');
+SELECT relname, pg_get_userbyid(relowner) AS owner FROM pg_class WHERE relname LIKE 'owned\_p%' AND relkind = 'r';
+DROP TABLE owned;
+DROP ROLE "regress_snowflake Owner";

@@ -4,8 +4,8 @@
  *	  Moves the mark on demand: for a new extension, an advance, or a reset.
  *
  * None of the three raises a limit.  LimitMove() waits for synchronous
- * standbys before it raises one, so no id depends on the wait here.  If that
- * wait is canceled, we only warn, as a commit does.
+ * standbys before it raises one, so no id depends on the wait here.  It comes
+ * after the mark is closed; if it is canceled, we only warn, as a commit does.
  *
  * snowflake/src/adjust.c
  *
@@ -34,27 +34,51 @@ PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_reset_mark);
 
 
-/* Open the mark, waiting until others are done with it. */
+/* Open the mark and lock its pages, waiting until others are done with it. */
 static void
-open_mark(Mark *mark)
+open_mark(Mark *mark, MarkMode mode)
 {
 	int64		waited = 0;
+	MarkOpenResult result;
 
-	while (MarkOpen(mark, MARK_WAIT) != MARK_OPENED)
-		BoundWaitForMark(&waited);
+	while ((result = LimitOpenMark(mark, mode, true)) != MARK_OPENED)
+	{
+		if (result == MARK_LOCKED)
+			BoundWaitForMark(&waited);
+	}
+	if (!MarkLockPages(mark))
+	{
+		MarkClose(mark);
+		MarkThrowDamaged();
+	}
 }
 
-/* Write the new contents of the mark, and unlock it. */
+/* Unlock the pages and close the mark, without writing it. */
+static void
+leave_mark(Mark *mark)
+{
+	MarkUnlockPages(mark);
+	MarkClose(mark);
+}
+
+/* Write the new contents of the mark, and close it. */
 static void
 write_mark(Mark *mark)
 {
-	bool		finished = MarkFlush(MarkWritePages(mark), true);
+	XLogRecPtr	lsn = MarkWritePages(mark);
 
 	MarkClose(mark);
-	if (!finished)
+	while (!MarkFlush(lsn))
+	{
+		if (MarkNoticeReload())
+			continue;
+		/* what is written stays, so there is nothing left to cancel */
+		QueryCancelPending = false;
 		ereport(WARNING,
 				(errmsg("canceled the wait for synchronous standbys"),
 				 errdetail("The snowflake mark has already been changed here, but might not have been replicated to the standbys.")));
+		break;
+	}
 }
 
 /* Write the mark, and have new ids of this database begin at a tick. */
@@ -64,7 +88,7 @@ begin_ids_at(Mark *mark, uint64 tick)
 	/* sessions that notice the change wait for the guard's page: we hold it */
 	LaneBeginChange();
 	pg_atomic_write_u64(&my_slot->floor, tick);
-	my_slot->closed = tick;
+	my_slot->closed_below = tick;
 	my_slot->written = mark->guard.bound;
 	LaneEndChange();
 	write_mark(mark);
@@ -84,8 +108,7 @@ AdjustBegin(void)
 
 	SharedAttach();
 	SlotEnter();
-	open_mark(&mark);
-	MarkLockPages(&mark);
+	open_mark(&mark, MARK_CREATE);
 
 	/* the mark that covers the present limit is gone */
 	SlotForget();
@@ -95,11 +118,11 @@ AdjustBegin(void)
 	if (layout != NULL && LaneFurthestTick(layout) > 0)
 	{
 		anybody.bits = WorkerMask(layout);
-		mark.guard.bound = LimitMarkBelow(layout, &anybody, LaneFurthestTick(layout) + 1);
+		mark.guard.bound = LimitBoundBelow(layout, &anybody, LaneFurthestTick(layout) + 1);
 		write_mark(&mark);
 	}
 	else
-		MarkLeave(&mark);
+		leave_mark(&mark);
 
 	/* others make ids once they see the extension: a crash must not undo it */
 	ForceSyncCommit();
@@ -131,8 +154,9 @@ AdjustAdvance(int64 id, bool force)
 	Mark		mark;
 	uint64		now_tick;
 	uint64		tick;
-	uint64		found_tick;
-	uint64		found_ahead;
+	uint64		floor;
+	int64		bound;
+	FoundMark	found;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
 	worker = GeneratorWorker();
@@ -143,14 +167,12 @@ AdjustAdvance(int64 id, bool force)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be superuser to force snowflake ids ahead of the clock")));
 
-	now_tick = ClockTick(layout, ClockLook());
+	now_tick = ClockTick(layout, ClockNow());
 	tick = LayoutGet(layout, FIELD_TIME, id) + 1;
 	if (tick > LimitFarthest(layout, now_tick) + 1 && !force)
 		refuse_advance(layout, id);
 
-	open_mark(&mark);
-	MarkCheckStays(&mark);
-	MarkLockPages(&mark);
+	open_mark(&mark, MARK_WRITE);
 
 	/*
 	 * Nothing changes if ids begin above it anyway.  After a start they begin
@@ -158,17 +180,18 @@ AdjustAdvance(int64 id, bool force)
 	 */
 	if (mark.value <= mark.guard.bound &&
 		(my_slot->written == 0 ? id <= mark.guard.bound :
-		 my_slot->written == mark.guard.bound && tick <= my_slot->closed))
+		 my_slot->written == mark.guard.bound && tick <= my_slot->closed_below))
 	{
-		MarkLeave(&mark);
+		leave_mark(&mark);
 		return;
 	}
-	found_tick = LimitTickFound(layout, &mark, now_tick, &found_ahead);
-	if (LimitTickIsFar(layout, found_tick, now_tick, found_ahead) &&
-		mark.value > mark.guard.bound && !force)
+	LimitCheckFound(layout, &mark, now_tick, &found);
+	if (found.is_far && mark.value > mark.guard.bound && !force)
 	{
-		MarkLeave(&mark);
-		refuse_advance(layout, Min(mark.value, LayoutLargestId(layout)));
+		int64		largest = LayoutLargestId(layout);
+
+		leave_mark(&mark);
+		refuse_advance(layout, Min(mark.value, largest));
 	}
 
 	/*
@@ -176,112 +199,184 @@ AdjustAdvance(int64 id, bool force)
 	 * floor without closing the windows below it, whose next ids would be
 	 * less than the given one.
 	 */
-	tick = Max(Max(tick, found_tick), pg_atomic_read_u64(&my_slot->floor));
-	mark.guard.bound = Max(LimitMarkBelow(layout, worker, tick), mark.guard.bound);
+	floor = pg_atomic_read_u64(&my_slot->floor);
+	tick = Max(Max(tick, found.tick), floor);
+	LimitNoteLayout(layout, &mark);
+	bound = LimitBoundBelow(layout, worker, tick);
+	mark.guard.bound = Max(bound, mark.guard.bound);
 	begin_ids_at(&mark, tick);
 }
 
 /*
- * Whether this worker may have written a bound, see LimitMarkBelow().  A bound
- * shows only its last writer.  The largest id of the layout shows none, and
- * neither does what AdjustBegin() writes.
+ * Whether a bound shows this worker as its writer, see LimitBoundBelow().  The
+ * largest id of the layout shows none, and neither does what AdjustBegin()
+ * writes, which looks like that of the worker with all bits set.
  */
 static bool
 is_written_by(const Layout *layout, const Worker *worker, int64 bound)
 {
 	int64		mask = WorkerMask(layout);
+	int64		writer = (bound + 1) & mask;
 
-	return bound >= LayoutLargestId(layout) ||
-		((bound + 1) & mask) == mask ||
-		((bound + 1) & mask) == (worker->bits & mask);
+	return bound < LayoutLargestId(layout) && writer != mask &&
+		writer == (worker->bits & mask);
+}
+
+/* How a reset ends. */
+typedef enum ResetResult
+{
+	RESET_DONE,
+	RESET_NOT_NEEDED,
+	RESET_NEEDS_RESTART,
+	RESET_OTHER_LAYOUT,
+	RESET_BY_WRITER
+} ResetResult;
+
+/*
+ * Decide on a reset, and prepare the guard for it.  New ids will begin at *tick.
+ * *far_bound is the bound of the ids that were made far ahead.
+ */
+static ResetResult
+decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
+			 const Mark *mark, Guard *guard, uint64 *tick, int64 *far_bound)
+{
+	uint64		far_tick = now_tick + LimitAhead(layout) + LimitReservation(layout) + 2;
+	int64		bound = Max(mark->value, mark->guard.bound);
+	bool		bound_is_far = LimitFirstTickAbove(layout, bound) >= far_tick;
+	uint64		written_tick = LimitFirstTickAbove(layout, my_slot->written);
+	uint64		older_tick = LimitFirstTickAbove(layout, guard->older);
+	uint64		near_ticks[] = {
+		LimitFirstTickAbove(layout, mark->value),
+		LimitFirstTickAbove(layout, mark->guard.bound)
+	};
+
+	*far_bound = bound_is_far ? bound : mark->guard.others;
+	if (!bound_is_far &&
+		LimitStartAfterReset(layout, worker, &mark->guard) < far_tick)
+		return RESET_NOT_NEEDED;
+	if (LaneFurthestTick(layout) >= far_tick || written_tick >= far_tick)
+		return RESET_NEEDS_RESTART;
+	/* a restored dump does not show its layout */
+	if ((guard->layout != 0 && guard->layout != layout->hash) || older_tick >= far_tick)
+		return RESET_OTHER_LAYOUT;
+	if (!worker->leased && is_written_by(layout, worker, *far_bound))
+		return RESET_BY_WRITER;
+
+	/* if one of the two is near, ids begin above it */
+	*tick = Max(Max(now_tick, written_tick), older_tick);
+	for (int i = 0; i < lengthof(near_ticks); i++)
+	{
+		if (near_ticks[i] < far_tick)
+			*tick = Max(*tick, near_ticks[i]);
+	}
+	guard->others = Max(mark->guard.others, bound);
+	guard->exempt = worker->leased ? -1 : worker->pair;
+	guard->layout = layout->hash;
+	guard->bound = LimitBoundBelow(layout, worker, *tick);
+	return RESET_DONE;
+}
+
+/* What the argument of a reset means, and what else there is to do. */
+static int
+errhint_reset(void)
+{
+	return errhint("The argument is your statement that this worker id, which must be the one in force, has never made an id in this database. Give the server such a worker id, restart it, and pass that worker id. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark.");
 }
 
 /*
  * Set the mark back to the clock, after the clock was far ahead, or to the
- * guard if only the mark is far ahead.  The worker id keeps new ids apart from
- * those made then:
+ * guard if only the mark is far ahead.  From then on only the worker id keeps
+ * new ids apart from those made then, and no file shows which worker ids have
+ * made ids there: it is the operator who says that this one has not.
  *
- *		The worker that resets must have made no ids there.  It alone is
- *		exempt: any other one that is not leased starts above what was made.
+ *		The worker that resets is exempt, as long as the layout stays.  Any other
+ *		one that is not leased starts above what was made, and all start above
+ *		the ids of other layouts.
  *
- * So a worker id that comes back, by a reload, in a long statement or on a
- * promoted standby, does not use those ticks again.  The guard records all
- * this.  The lanes of this server must not have reached those ticks either:
- * lanes only move ahead, so going back takes a restart.
+ * So another worker id that comes back, by a reload, in a long statement or on
+ * a promoted standby, does not use those ticks again.  A lease starts above
+ * what was made under it, and needs no exemption.  The guard records all this.
+ * The lanes of this server must not have reached those ticks either: lanes only
+ * move ahead, so going back takes a restart.
  */
 static void
-AdjustReset(bool force)
+AdjustReset(int32 worker_id)
 {
 	const Layout *layout;
 	const Worker *worker;
 	Mark		mark;
-	Guard	   *guard = &mark.guard;
+	Guard		guard;
 	uint64		now_tick;
-	uint64		far_tick;
-	uint64		near_tick;
-	bool		bound_is_far;
-	bool		others_are_far;
+	uint64		tick;
+	int64		far_bound;
+	ResetResult result;
 
 	PreventCommandDuringRecovery("snowflake_reset_mark()");
 	worker = GeneratorWorker();
 	layout = SharedLayout();
-	if (setting_max_ahead < 0)
+	if (WorkerMask(layout) == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake mark cannot be reset while \"snowflake.max_ahead\" is -1"),
-				 errhint("Set \"snowflake.max_ahead\" to 0 or more, and reload.")));
+				 errmsg("snowflake mark cannot be reset in a layout without worker ids"),
+				 errdetail("Only another worker id could keep new ids apart from those that were made ahead of the clock. The layout is \"%s\".",
+						   LayoutToText(layout)),
+				 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark. If the sequence \"snowflake_internal.mark\" was set by hand, set it back by setval().")));
+	if (worker_id != worker->id)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("worker id %d is not the one in force", worker_id),
+				 errdetail("The worker id in force is " INT64_FORMAT ".", worker->id),
+				 errhint_reset()));
 
-	open_mark(&mark);
-	MarkCheckStays(&mark);
-	now_tick = ClockTick(layout, ClockLook());
-	far_tick = now_tick + LimitAhead(layout) + LimitReservation(layout) + 2;
-	MarkLockPages(&mark);
-	near_tick = LimitTickAbove(layout, Max(mark.value, guard->bound));
-	bound_is_far = near_tick >= far_tick;
-	others_are_far = LimitTickOf(layout, worker, guard) >= far_tick;
-	if (!bound_is_far && !others_are_far)
+	now_tick = ClockTick(layout, ClockNow());
+	open_mark(&mark, MARK_WRITE);
+	guard = mark.guard;
+	result = decide_reset(layout, worker, now_tick, &mark, &guard, &tick, &far_bound);
+	if (result == RESET_DONE)
 	{
-		MarkLeave(&mark);
-		ereport(NOTICE,
-				(errmsg("snowflake mark is not too far ahead of the clock"),
-				 errdetail("Nothing was reset.")));
-		return;
+		mark.guard = guard;
+		begin_ids_at(&mark, tick);
 	}
+	else
+		leave_mark(&mark);
 
-	if (LaneFurthestTick(layout) >= far_tick ||
-		LimitTickAbove(layout, my_slot->written) >= far_tick)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake mark cannot be reset while ids of this server are far ahead of the clock"),
-				 errdetail("They have been made since the server was started."),
-				 errhint("Restart the server.")));
-	if (!force &&
-		((bound_is_far && (is_written_by(layout, worker, mark.value) ||
-						   is_written_by(layout, worker, guard->bound))) ||
-		 (others_are_far && is_written_by(layout, worker, guard->others))))
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake mark cannot be reset for the same worker id"),
-				 errdetail("Ids up to " INT64_FORMAT " might have been made with it, and would be made again when the clock gets there.",
-						   Max(Max(mark.value, guard->bound), guard->others)),
-				 errhint("Give the server a worker id that has never been used, restart it, and call snowflake_reset_mark().")));
-
-	if (bound_is_far)
+	switch (result)
 	{
-		/* if the guard is near, it was SQL that set the mark far ahead */
-		guard->others = Max(guard->others, Max(mark.value, guard->bound));
-		near_tick = LimitTickAbove(layout, guard->bound);
-		if (near_tick >= far_tick)
-			near_tick = 0;
+		case RESET_DONE:
+			ereport(NOTICE,
+					(errmsg("snowflake mark was reset"),
+					 errdetail("Ids with other worker ids begin above " INT64_FORMAT " in this database.",
+							   guard.others)));
+			break;
+		case RESET_NOT_NEEDED:
+			ereport(NOTICE,
+					(errmsg("snowflake mark is not too far ahead of the clock"),
+					 errdetail("Nothing was reset. \"snowflake.max_ahead\" is %d%s.",
+							   setting_max_ahead, setting_max_ahead < 0 ? "" : " ms")));
+			break;
+		case RESET_NEEDS_RESTART:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("snowflake mark cannot be reset while ids of this server are far ahead of the clock"),
+					 errdetail("They were made after the server was started."),
+					 errhint("Restart the server.")));
+			break;
+		case RESET_OTHER_LAYOUT:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("snowflake mark cannot be reset after the layout was changed"),
+					 errdetail("Ids were made with another layout, which has the worker id in other bits, so that no worker id keeps new ids apart from them."),
+					 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark. Or return to the old layout.")));
+			break;
+		case RESET_BY_WRITER:
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("snowflake mark cannot be reset for the same worker id"),
+					 errdetail("It has made ids up to " INT64_FORMAT ", and would make them again when the clock gets there.",
+							   far_bound),
+					 errhint_reset()));
+			break;
 	}
-	near_tick = Max(Max(near_tick, now_tick), LimitTickAbove(layout, my_slot->written));
-	guard->exempt = worker->pair;
-	guard->bound = LimitMarkBelow(layout, worker, near_tick);
-	begin_ids_at(&mark, near_tick);
-	ereport(NOTICE,
-			(errmsg("snowflake mark was reset"),
-			 errdetail("Ids with other worker ids begin above " INT64_FORMAT " in this database.",
-					   mark.guard.others)));
 }
 
 /* begin(): the last call in the extension's script */
@@ -300,11 +395,11 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/* reset_mark(force boolean) */
+/* reset_mark(worker_id int) */
 Datum
 snowflake_reset_mark(PG_FUNCTION_ARGS)
 {
-	AdjustReset(PG_GETARG_BOOL(0));
+	AdjustReset(PG_GETARG_INT32(0));
 	PG_RETURN_VOID();
 }
 
@@ -313,11 +408,13 @@ Datum
 snowflake_current_guard(PG_FUNCTION_ARGS)
 {
 	Guard		guard = MarkCurrentGuard();
-	bool		nulls[3] = {false};
-	Datum		values[3];
+	bool		nulls[5] = {false};
+	Datum		values[5];
 
 	values[0] = Int64GetDatum(guard.bound);
 	values[1] = Int64GetDatum(guard.exempt);
 	values[2] = Int64GetDatum(guard.others);
-	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
+	values[3] = Int64GetDatum(guard.layout);
+	values[4] = Int64GetDatum(guard.older);
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }

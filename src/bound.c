@@ -23,6 +23,9 @@
 #include "limit.h"
 #include "settings.h"
 
+/* How often, in us, to look whether the clock has been corrected. */
+#define LONGEST_SLEEP	100000
+
 
 /* Wait for a lease, or for ours to be extended. */
 void
@@ -32,7 +35,7 @@ BoundWaitForLease(const Worker *worker, int64 *waited)
 		return;
 
 	ereport(ERROR,
-			(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+			(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 			 errmsg("server has no lease of a worker id for snowflake ids"),
 			 worker->id < 0 ? 0 :
 			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
@@ -54,35 +57,44 @@ static void
 throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
+			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
 			 errmsg("snowflake layout has no tick left above the mark"),
 			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
-					   LimitMarkBelow(layout, worker, tick),
+					   LimitBoundBelow(layout, worker, tick),
 					   LayoutToText(layout), LayoutLargestId(layout)),
 			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 }
 
 /*
- * Wait for the clock to come near enough to a tick.  Throws an error once the
- * call has waited long enough.  The tick can be "ahead" of the clock by so
- * many ticks.  "mark_tick" is the tick itself if it is the first one above a
- * mark that was found on disk, or 0.
+ * Wait for the clock to come near enough to a tick, which can be "ahead" of it
+ * by so many ticks.  Throws an error once the call has waited long enough.
+ * "mark_tick" is the tick itself if it is the first one above a mark that was
+ * found on disk, or 0.
  */
 static void
 wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 			   uint64 ahead, uint64 mark_tick, int64 *waited)
 {
 	uint64		reservation = LimitReservation(layout);
-	uint64		begin = Max(mark_tick, Max(range->floor, range->start));
+	ClockSight	sight = ClockLook();
+	const Worker *worker = range->worker;
+	uint64		now_tick;
+	uint64		allowed_tick;	/* the last one that the clock allows */
+	int64		missing;		/* us until it allows ours */
+	bool		is_set_back;	/* it would allow ours otherwise */
 	int64		at_least = 0;
-	int64		missing;
-	TimestampTz now = ClockLook();
-	uint64		now_tick = ClockTick(layout, now);
+	int64		a_while;
+	const char *waits;
+
+	ClockCheck(&sight);
+	now_tick = ClockTick(layout, sight.time);
 
 	/* the clock may have come near enough since the caller looked */
-	if (tick <= now_tick + ahead)
+	allowed_tick = now_tick + ahead;
+	if (tick <= allowed_tick)
 		return;
-	missing = LayoutTickToTime(layout, tick - ahead) - now;
+	missing = LayoutTickToTime(layout, tick - ahead) - sight.time;
+	is_set_back = sight.set_back > 0 && missing <= sight.set_back + layout->tick;
 
 	/*
 	 * After a start the mark is up to a reservation ahead of the last id.
@@ -91,37 +103,55 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	 * limit is the tick after the reservation, and if the mark is in that
 	 * tick, ids begin in the one after it.
 	 */
-	if (mark_tick != 0 && tick - ahead - now_tick <= reservation + 2)
+	if (mark_tick != 0 && tick - allowed_tick <= reservation + 2)
 		at_least = (reservation + 2) * layout->tick;
+	/* nor is max_wait meant for a clock that is right, but still in doubt */
+	if (missing <= sight.doubt)
+		at_least = Max(at_least, CLOCK_TIME_TO_WATCH);
 
 	/* look again now and then, in case the clock is corrected */
-	if (ClockKeepWaiting(Max(Min(missing, 100000), 1), WAIT_CLOCK, at_least, waited))
+	a_while = Min(missing, sight.doubt > 0 ? CLOCK_LOOK_INTERVAL : LONGEST_SLEEP);
+	if (ClockKeepWaiting(a_while, WAIT_CLOCK, at_least, waited))
 		return;
 
-	if (mark_tick == 0 && range->worker->start > now_tick + ahead)
+	/* name the bound that is in the way */
+	waits = psprintf("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
+					 missing / 1e3, setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
+	if (mark_tick == 0 && worker->lease_start > allowed_tick)
 		ereport(ERROR,
-				(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
 				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first id.",
-						   range->worker->id,
-						   timestamptz_to_str(LayoutTickInstant(layout, range->worker->start)),
+						   worker->id,
+						   timestamptz_to_str(LayoutTickInstant(layout, worker->lease_start)),
 						   missing / 1e3),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
-	if (begin > now_tick + ahead)
+	if (mark_tick == 0 && range->worker_start > allowed_tick)
 		ereport(ERROR,
-				(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 errmsg("snowflake ids are too far ahead of the clock"),
-				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids from " INT64_FORMAT " on. It has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
-						   LimitMarkBelow(layout, range->worker, begin),
-						   LayoutPut(layout, FIELD_TIME, now_tick) | range->worker->bits,
-						   missing / 1e3, setting_max_ahead,
-						   setting_max_ahead < 0 ? "" : " ms", setting_max_wait),
-				 errhint("If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\". If it was far ahead before, give the server a worker id that has never been used, restart it, and call snowflake_reset_mark(). If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
+				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+				 errmsg("snowflake ids of worker id " INT64_FORMAT " are too far ahead of the clock",
+						worker->id),
+				 errdetail("The mark was reset for another worker id or layout, so that ids of this one begin above " INT64_FORMAT ". %s",
+						   LimitBoundBelow(layout, worker, range->worker_start), waits),
+				 errhint("Set \"snowflake.worker_id\" back to the one that reset the mark, and reload. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\".")));
+	if (mark_tick != 0 || is_set_back)
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+				 mark_tick != 0 ?
+				 errmsg("snowflake mark is too far ahead of the clock") :
+				 errmsg("snowflake ids are too far ahead of the clock, which was set back"),
+				 mark_tick != 0 ?
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids up to " INT64_FORMAT ". %s",
+						   LimitBoundBelow(layout, worker, mark_tick),
+						   LimitBoundBelow(layout, worker, allowed_tick + 1), waits) :
+				 errdetail("%s", waits),
+				 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above those that have been made. If the clock was far ahead before, you can also give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id. If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 	ereport(ERROR,
-			(errcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
-			 errdetail("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d ms, and \"snowflake.max_wait\" is %d ms.",
-					   missing / 1e3, setting_max_ahead, setting_max_wait),
+			 range->greedy ?
+			 errdetail("Sessions that take many ids get half of \"snowflake.max_ahead\". %s", waits) :
+			 errdetail("%s", waits),
 			 errhint("If ids are needed faster than the layout provides them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
 }
 
@@ -130,13 +160,14 @@ void
 BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 			  int64 *waited)
 {
-	uint64		mark_tick;
-	uint64		mark_ahead;
+	FoundMark	found;
 
 	if (tick > (uint64) layout->last_tick)
 	{
-		if (range->floor > (uint64) layout->last_tick)
-			throw_mark_exhausted(layout, range->worker, range->floor);
+		uint64		begin = Max(range->floor, range->worker_start);
+
+		if (begin > (uint64) layout->last_tick)
+			throw_mark_exhausted(layout, range->worker, begin);
 		ClockThrowExhausted(layout);
 	}
 	if (tick >= range->ahead_end)
@@ -150,19 +181,18 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 		BoundWaitForLease(range->worker, waited);
 		return;
 	}
-	switch (LimitMove(layout, range->worker, range->version, tick, true,
-					  &mark_tick, &mark_ahead))
+	switch (LimitMove(layout, range->worker, tick, true, &found))
 	{
-		case LIMIT_MOVED:
+		case LIMIT_LOOK_AGAIN:
 		case LIMIT_BUSY:
 			break;
 		case LIMIT_LOCKED:
 			BoundWaitForMark(waited);
 			break;
 		case LIMIT_IS_FAR:
-			if (mark_tick > (uint64) layout->last_tick)
-				throw_mark_exhausted(layout, range->worker, mark_tick);
-			wait_for_clock(layout, range, mark_tick, mark_ahead, mark_tick, waited);
+			if (found.tick > (uint64) layout->last_tick)
+				throw_mark_exhausted(layout, range->worker, found.tick);
+			wait_for_clock(layout, range, found.tick, found.ahead, found.tick, waited);
 			break;
 	}
 }

@@ -15,13 +15,12 @@
 /* The ticks that a call may use, and what bounds them. */
 typedef struct TickRange
 {
-	uint32		version;		/* see lane.c */
 	const Worker *worker;
 	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
 	uint64		now_tick;		/* of the time that is believed */
-	uint64		called;			/* that tick when the call began */
-	bool		late;			/* it is past the limit, and was not then */
-	uint64		start;			/* first tick that the worker may use */
+	uint64		first_now_tick; /* the same when the call began */
+	bool		is_overtaken;	/* the clock has passed the limit since then */
+	uint64		worker_start;	/* first tick that the worker may use */
 	uint64		floor;
 	uint64		limit;
 	uint64		lease_end;

@@ -49,7 +49,7 @@ CallLayout(FunctionCallInfo fcinfo, int arg)
 	Size		size;
 
 	if (PG_NARGS() <= arg)
-		return SharedLayout();
+		return SharedLayoutToRead();
 
 	/* the text is usually a constant: parse it once */
 	site = get_call_site(fcinfo);
@@ -78,9 +78,9 @@ CallLayout(FunctionCallInfo fcinfo, int arg)
 	return &site->layout;
 }
 
-/* The row that a function returns. */
+/* The row of "number" columns that a function returns. */
 Datum
-CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
 {
 	CallSite   *site = get_call_site(fcinfo);
 
@@ -91,8 +91,25 @@ CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
 
 		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
 			elog(ERROR, "return type must be a row type");
+		CallCheckColumns(tupdesc, number);
 		site->tupdesc = BlessTupleDesc(CreateTupleDescCopy(tupdesc));
 		MemoryContextSwitchTo(oldcontext);
 	}
 	return HeapTupleGetDatum(heap_form_tuple(site->tupdesc, values, nulls));
+}
+
+/*
+ * Check how many columns a function was declared with: the extension may be
+ * newer than the library, until the server is restarted.
+ */
+void
+CallCheckColumns(TupleDesc tupdesc, int number)
+{
+	if (tupdesc->natts != number)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake library and extension are of different versions"),
+				 errdetail("The function was declared with %d columns, but the library has %d.",
+						   tupdesc->natts, number),
+				 errhint("Restart the server, or run ALTER EXTENSION snowflake UPDATE.")));
 }

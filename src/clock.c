@@ -5,25 +5,33 @@
  *
  * The wall clock may be stepped at any time, in either direction.  Ids do not
  * follow a step forward at once: otherwise one look at a clock that says 2090
- * would carry every database there.
+ * would carry every database there.  To see steps, we compare the wall clock
+ * with a reference clock, which nobody can set.  The difference is the offset.
  *
- *		A step forward is believed once it has lasted for some seconds; one
- *		of more than snowflake.max_jump is never believed.
+ *		An offset is believed at once if it exceeds the highest one ever
+ *		believed by less than a second, as when a clock that was set back is
+ *		corrected.  A higher one is in doubt.  When three seconds have been
+ *		watched in which all were, the lowest of them is believed.  Meanwhile,
+ *		time goes on at the old offset.
  *
- * To see steps, we compare the wall clock with a reference clock, which nobody
- * can set.  The difference is the offset.  While a new offset is in doubt,
- * time goes on at the old one.  An offset up to the highest one that was ever
- * believed is believed at once, as when a clock that was set back is
- * corrected.  The first look after a start is believed at once as well, unless
- * it exceeds max_jump: it can be compared only with the last checkpoint before
- * the start.
+ * Only time in which somebody looks at least once a second is watched, so that
+ * two glitches do not pass for a step.  A call that finds an old doubt looks
+ * until the doubt ends, so that rare calls get to the new time, too.
+ *
+ *		An offset is refused if it exceeds by more than snowflake.max_jump both
+ *		the one that is believed and that of the last checkpoint before the
+ *		start.
+ *
+ * So a machine that boots years behind can be set right.  Before the first
+ * look, no offset is believed, but that of the start counts as the highest
+ * one: a glitch at the first look is in doubt like any other.  The postmaster
+ * keeps the offset of its start, and that of the last checkpoint before it,
+ * across crashes.  If the library is not preloaded, the first look takes the
+ * place of the start.
  *
  * Sessions need not look all the time: ids cannot pass the limit of their
  * database, so a step forward matters only to a session that finds the clock
- * at or beyond the limit.  See look() in generator.c.
- *
- * A server with a leased worker id does not doubt its clock, because its ids
- * cannot pass the end of the lease.
+ * at or beyond the limit.  See find_range() in generator.c.
  *
  * snowflake/src/clock.c
  *
@@ -43,7 +51,7 @@
 #include "compat.h"
 #include "errors.h"
 #include "settings.h"
-#include "shared.h"
+#include "stats.h"
 
 /* Smaller differences are noise, not steps.  All times here are in us. */
 #define SMALLEST_STEP		10000
@@ -51,8 +59,8 @@
 #define SMALLEST_LOGGED		100000
 /* Smaller steps forward are believed at once. */
 #define LARGEST_UNDOUBTED	USECS_PER_SEC
-/* Larger ones are believed once they have lasted for this long. */
-#define TIME_TO_BELIEVE		(3 * USECS_PER_SEC)
+/* Longer times between two looks are not watched. */
+#define LONGEST_GAP			USECS_PER_SEC
 
 /*
  * Between two looks at the wall clock we look at the reference clock.  If the
@@ -96,8 +104,8 @@ read_clocks(TimestampTz *wall, int64 *reference)
 }
 
 /* When the last checkpoint began, by the clock at that time. */
-TimestampTz
-ClockReadCheckpoint(void)
+static TimestampTz
+read_checkpoint(void)
 {
 	bool		crc_ok;
 	ControlFileData *control;
@@ -106,35 +114,100 @@ ClockReadCheckpoint(void)
 	LWLockAcquire(ControlFileLock, LW_SHARED);
 	control = get_controlfile(DataDir, &crc_ok);
 	LWLockRelease(ControlFileLock);
+	if (!crc_ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("incorrect checksum in control file")));
 	checkpoint = control->checkPointCopy.time;
 	pfree(control);
 	return time_t_to_timestamptz(checkpoint);
 }
 
-/*
- * How far the clock moved from the last checkpoint before the start of the
- * server to the start, which includes the time that the server was down.
- * Nothing else is known about the clock at a first look.  The start is that of
- * the postmaster or, if the library is preloaded, the creation of shared
- * memory, which a crash repeats.
- */
-static int64
-jump_at_start(TimestampTz wall)
+/* Note the offset of now, if it has not been noted, and that of a checkpoint. */
+static void
+note_offset(ClockState *clock, TimestampTz checkpoint)
 {
-	const ClockState *clock = &shared->clock;
+	TimestampTz wall;
+	int64		reference;
+
+	if (clock->noted)
+		return;
+	read_clocks(&wall, &reference);
+	clock->offset = clock->highest = wall - reference;
+	clock->checkpoint_offset = checkpoint - reference;
+	clock->reached = DT_NOBEGIN;
+	clock->noted = true;
+}
+
+/*
+ * Note the offset of the start, and the checkpoint before it, as recovery will
+ * write one of its own.  The postmaster calls this whenever it creates shared
+ * memory.
+ */
+void
+ClockNoteStart(ClockState *clock)
+{
+	static ClockState start;
+
+	if (!start.noted)
+		note_offset(&start, read_checkpoint());
+	*clock = start;
+}
+
+/* The same at the first look, if the library is not preloaded. */
+static void
+note_first_look(void)
+{
+	TimestampTz checkpoint = read_checkpoint();
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	note_offset(&shared->clock, checkpoint);
+	LWLockRelease(&shared->lock);
+}
+
+/* How far an offset is ahead of everything that is known about the clock. */
+static int64
+jump_to(const ClockState *clock, int64 offset)
+{
+	int64		known = clock->checkpoint_offset;
 
 	if (clock->started)
-		return 0;
-	if (clock->server_start != 0)
-		return Min(wall, clock->server_start) - clock->checkpoint;
-	return Min(wall, PgStartTime) - ClockReadCheckpoint();
+		known = Max(known, clock->offset);
+	return offset - known;
 }
 
 static bool
 is_too_far(int64 jump)
 {
-	return setting_max_jump >= 0 && !SettingsRegistryIsUsed() &&
-		jump > setting_max_jump * USECS_PER_SEC;
+	return setting_max_jump >= 0 && jump > setting_max_jump * USECS_PER_SEC;
+}
+
+static bool
+is_doubtful(const ClockState *clock, int64 offset)
+{
+	return offset >= clock->highest + LARGEST_UNDOUBTED;
+}
+
+/* Note a doubtful offset.  Returns whether it can be believed now. */
+static bool
+watch(ClockState *clock, int64 offset, int64 reference)
+{
+	int64		gap = reference - clock->seen_at;
+
+	/* if it went back while nobody looked, it may have been right */
+	if (!clock->doubted ||
+		(gap > LONGEST_GAP && offset <= clock->lowest - LARGEST_UNDOUBTED))
+	{
+		clock->doubted = true;
+		clock->doubted_since = reference;
+		clock->watched = 0;
+		clock->lowest = offset;
+	}
+	else if (gap <= LONGEST_GAP)
+		clock->watched += gap;
+	clock->seen_at = reference;
+	clock->lowest = Min(clock->lowest, offset);
+	return clock->watched >= CLOCK_TIME_TO_BELIEVE;
 }
 
 /* Count a step that was believed, and log it if it matters. */
@@ -152,88 +225,120 @@ note_step(int64 step, TimestampTz wall)
 				 errdetail("It now says %s.", timestamptz_to_str(wall))));
 }
 
+/* How far the clock is behind where it was before it was set back. */
+static int64
+set_back_by(const ClockState *clock, TimestampTz now)
+{
+	return clock->reached > now ? clock->reached - now : 0;
+}
+
 /*
- * The time to use: that of the wall clock or, while it is in doubt, that of
- * the old offset.  Throws an error if the clock has jumped too far.
+ * Look at the clock.  Only the first look of a library that is not preloaded
+ * can throw an error, as it reads a file; none waits.
  */
-TimestampTz
+ClockSight
 ClockLook(void)
 {
 	ClockState *clock = &shared->clock;
+	ClockSight	sight = {0};
 	TimestampTz wall;
 	int64		reference;
 	int64		offset;
-	int64		start_jump;
-	int64		jump;
+	int64		used;			/* offset of the time to use */
 	int64		step = 0;
-	bool		doubtful = false;
-	bool		refused = false;
+	bool		noted;
+	bool		is_usual;
+	bool		is_believed;
 
 	read_clocks(&wall, &reference);
+	offset = wall - reference;
 
 	/* usually nothing has changed */
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	step = clock->started && !clock->doubted ? wall - reference - clock->offset : SMALLEST_STEP;
+	noted = clock->noted;
+	is_usual = clock->started && !clock->doubted &&
+		llabs(offset - clock->offset) < SMALLEST_STEP;
+	sight.time = wall;
+	sight.set_back = set_back_by(clock, wall);
 	LWLockRelease(&shared->lock);
-	if (llabs(step) < SMALLEST_STEP)
-		return wall;
-	start_jump = jump_at_start(wall);
+	if (is_usual)
+		return sight;
+	if (!noted)
+		note_first_look();
 
 	/* look again, as another session may have noted a step meanwhile */
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	read_clocks(&wall, &reference);
-	offset = wall - reference;
-	jump = clock->started ? offset - clock->offset : start_jump;
-	if (!clock->started)
-		refused = is_too_far(jump);
-	else if (offset >= clock->highest + LARGEST_UNDOUBTED &&
-			 !SettingsRegistryIsUsed())
+	used = offset = wall - reference;
+	is_believed = true;
+	if (is_doubtful(clock, offset))
 	{
-		if (!clock->doubted ||
-			llabs(offset - clock->candidate) >= LARGEST_UNDOUBTED)
+		is_believed = watch(clock, offset, reference);
+		used = is_believed ? clock->lowest : clock->offset;
+	}
+
+	/* before the first look, not even the offset of the start was checked */
+	if (!clock->started || (is_believed && is_doubtful(clock, used)))
+		sight.refused = is_too_far(jump_to(clock, used));
+	if (is_believed && !sight.refused)
+	{
+		step = used - clock->offset;
+		/* a first look at a clock that was set back is no step */
+		if (!clock->started)
 		{
-			clock->doubted = true;
-			clock->candidate = offset;
-			clock->candidate_since = reference;
+			step = Max(step, 0);
+			clock->highest = used;
 		}
-		if (reference - clock->candidate_since < TIME_TO_BELIEVE)
-			doubtful = true;
-		else
-			refused = is_too_far(jump);
-	}
-	step = 0;
-	if (doubtful)
-		wall = reference + clock->offset;
-	else if (!refused)
-	{
-		if (clock->started && llabs(jump) >= SMALLEST_STEP)
-			step = jump;
-		clock->highest = clock->started ? Max(clock->highest, offset) : offset;
-		clock->offset = offset;
-		clock->doubted = false;
+		if (step < 0)
+			clock->reached = Max(clock->reached, reference + clock->offset);
+		clock->highest = Max(clock->highest, used);
+		clock->offset = used;
 		clock->started = true;
+		clock->doubted = false;
 	}
+	sight.time = sight.refused ? wall : reference + used;
+	sight.doubt = sight.refused || is_believed ? 0 : offset - used;
+	sight.doubted_for = clock->doubted ? reference - clock->doubted_since : 0;
+	sight.jump = jump_to(clock, offset);
+	sight.set_back = set_back_by(clock, sight.time);
 	LWLockRelease(&shared->lock);
 
-	if (refused)
+	if (llabs(step) >= SMALLEST_STEP)
+		note_step(step, sight.time);
+	return sight;
+}
+
+/* The time to use.  Throws an error if the clock has jumped too far. */
+TimestampTz
+ClockNow(void)
+{
+	ClockSight	sight = ClockLook();
+
+	ClockCheck(&sight);
+	return sight.time;
+}
+
+/* Throw an error if the clock has jumped too far. */
+void
+ClockCheck(const ClockSight *sight)
+{
+	if (sight->refused)
 		ereport(ERROR,
-				(errcode(ERRCODE_SNOWFLAKE_CLOCK_REFUSED),
+				(StatsErrcode(ERRCODE_SNOWFLAKE_CLOCK_REFUSED),
 				 errmsg("clock jumped too far ahead for snowflake ids"),
 				 errdetail("The clock says %s, but it should be %s. \"snowflake.max_jump\" is %d s.",
 		/* timestamptz_to_str() has one buffer for all of its results */
-						   pstrdup(timestamptz_to_str(wall)),
-						   pstrdup(timestamptz_to_str(wall - jump)), setting_max_jump),
-				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again once ids have been made.")));
-	if (step != 0)
-		note_step(step, wall);
-	return wall;
+						   pstrdup(timestamptz_to_str(sight->time)),
+						   pstrdup(timestamptz_to_str(sight->time - sight->jump)),
+						   setting_max_jump),
+				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.")));
 }
 
 void
 ClockThrowExhausted(const Layout *layout)
 {
 	ereport(ERROR,
-			(errcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
+			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
 			 errmsg("snowflake layout has no tick left"),
 			 errdetail("The last tick of the layout \"%s\" begins at %s.",
 					   LayoutToText(layout),
@@ -249,7 +354,7 @@ ClockTick(const Layout *layout, TimestampTz now)
 
 	if (now < layout->epoch)
 		ereport(ERROR,
-				(errcode(ERRCODE_SNOWFLAKE_BEFORE_EPOCH),
+				(StatsErrcode(ERRCODE_SNOWFLAKE_BEFORE_EPOCH),
 				 errmsg("clock is before the epoch of the snowflake layout"),
 				 errdetail("The clock says %s, and the layout is \"%s\".",
 						   timestamptz_to_str(now), LayoutToText(layout)),
@@ -263,18 +368,21 @@ ClockTick(const Layout *layout, TimestampTz now)
 bool
 ClockIsRefused(void)
 {
+	ClockState *clock = &shared->clock;
 	TimestampTz wall;
 	int64		reference;
-	int64		jump;
+	int64		offset;
+	bool		refused;
 
+	if (!clock->noted)
+		note_first_look();
 	read_clocks(&wall, &reference);
-	jump = jump_at_start(wall);
+	offset = wall - reference;
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	if (shared->clock.started)
-		jump = wall - reference < shared->clock.highest + LARGEST_UNDOUBTED ? 0 :
-			wall - reference - shared->clock.offset;
+	refused = (!clock->started || is_doubtful(clock, offset)) &&
+		is_too_far(jump_to(clock, offset));
 	LWLockRelease(&shared->lock);
-	return is_too_far(jump);
+	return refused;
 }
 
 /* The wait event of a reason, allocated at its first use. */
@@ -318,7 +426,8 @@ ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
 					 ClockWaitEvent(reason));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
-	slept = Max(ClockReference() - begin, 1);
+	slept = ClockReference() - begin;
+	slept = Max(slept, 1);
 	*waited += slept;
 	StatsAdd(STATS_WAIT_TIME, slept);
 	return true;

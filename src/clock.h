@@ -11,7 +11,7 @@
 #define SNOWFLAKE_CLOCK_H
 
 #include "compat.h"
-#include "layout.h"
+#include "shared.h"
 
 /* Why a session sleeps, as pg_stat_activity shows it. */
 typedef enum WaitReason
@@ -21,12 +21,34 @@ typedef enum WaitReason
 	WAIT_MARK
 } WaitReason;
 
-extern TimestampTz ClockLook(void);
+/*
+ * For how long a clock must be watched to be believed; and how often, and for
+ * how long, a call watches a clock in doubt.  In us.  The interval is short
+ * because a call may be canceled soon.
+ */
+#define CLOCK_TIME_TO_BELIEVE	(3 * USECS_PER_SEC)
+#define CLOCK_LOOK_INTERVAL		10000
+#define CLOCK_TIME_TO_WATCH		(CLOCK_TIME_TO_BELIEVE + 10 * CLOCK_LOOK_INTERVAL)
+
+/* What a look at the clock has found; times in us. */
+typedef struct ClockSight
+{
+	TimestampTz time;			/* to use; the wall clock's if refused */
+	bool		refused;
+	int64		jump;			/* if refused: how far it is ahead */
+	int64		doubt;			/* how far the wall clock is ahead of "time" */
+	int64		doubted_for;	/* how long ago the doubt began */
+	int64		set_back;		/* how far the clock is behind where it was */
+} ClockSight;
+
+extern ClockSight ClockLook(void);
+extern void ClockCheck(const ClockSight *sight);
+extern TimestampTz ClockNow(void);
 extern uint64 ClockTick(const Layout *layout, TimestampTz now);
 extern bool ClockIsRefused(void);
 extern int64 ClockReference(void);
 pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
-extern TimestampTz ClockReadCheckpoint(void);
+extern void ClockNoteStart(ClockState *clock);
 extern uint32 ClockWaitEvent(WaitReason reason);
 extern bool ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
 							 int64 *waited);

@@ -57,7 +57,7 @@ snowflake_decode(PG_FUNCTION_ARGS)
 	for (int field = 0; field < LAYOUT_NUM_FIELDS; field++)
 		values[field] = field_datum(layout, (LayoutField) field, id,
 									&nulls[field]);
-	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }
 
 /* One function for each field: (id bigint [, layout text]) */
@@ -213,12 +213,14 @@ snowflake_layout(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const Layout *layout = CallLayout(fcinfo, 0);
 
+	Datum		values[4];
+	bool		nulls[4] = {false};
+
 	InitMaterializedSRF(fcinfo, 0);
+	CallCheckColumns(rsinfo->setDesc, lengthof(values));
 	for (int i = 0; i < layout->num_fields; i++)
 	{
 		LayoutField field = layout->order[i];
-		Datum		values[4];
-		bool		nulls[4] = {false};
 
 		values[0] = CStringGetTextDatum(layout_field_names[field]);
 		values[1] = Int32GetDatum(layout->bits[field]);
@@ -249,5 +251,5 @@ snowflake_capacity(PG_FUNCTION_ARGS)
 												layout->bits[FIELD_WORKER]));
 	values[5] = Int32GetDatum(LaneCount(layout));
 	values[6] = Int64GetDatum(LaneIdsPerSecond(layout));
-	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }

@@ -23,6 +23,7 @@
 #include "replication/walsender_private.h"
 #include "storage/latch.h"
 #include "storage/lwlock.h"
+#include "storage/procsignal.h"
 #include "utils/guc.h"
 #include "utils/wait_event.h"
 
@@ -51,13 +52,12 @@ standbys_are_behind(XLogRecPtr lsn)
 
 /*
  * Flush the WAL up to a position, and wait until synchronous standbys have
- * flushed it, too.  False if the wait was canceled.  The caller must close the
- * mark before it throws the error of the cancel, because the error is sent
- * before locks are released, and the client may not read it.  With "finish",
- * the cancel is over.
+ * flushed it, too.  False if something else has to be done first: throw the
+ * error of a cancel, or MarkNoticeReload().  The caller must close the mark
+ * before that.
  */
 bool
-MarkFlush(XLogRecPtr lsn, bool finish)
+MarkFlush(XLogRecPtr lsn)
 {
 	if (XLogRecPtrIsInvalid(lsn))
 		return true;
@@ -65,30 +65,35 @@ MarkFlush(XLogRecPtr lsn, bool finish)
 
 	while (standbys_are_behind(lsn))
 	{
-		if (QueryCancelPending || ProcDiePending || TransactionTimeoutPending)
-		{
-			if (finish)
-				QueryCancelPending = false;
+		if (QueryCancelPending || ProcDiePending || TransactionTimeoutPending ||
+			(ConfigReloadPending && !IsInParallelMode()))
 			return false;
-		}
-		if (!finish)
-			CHECK_FOR_INTERRUPTS();
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
 						 10, WAIT_EVENT_SYNC_REP);
 		ResetLatch(MyLatch);
-
-		/*
-		 * Notice when synchronous_standby_names is emptied, or we would wait
-		 * forever.  We are not within a commit, so a reload is as safe here
-		 * as set_config() in a query.  Parallel queries may not change
-		 * settings; their wait has to be canceled.
-		 */
-		if (ConfigReloadPending && !IsInParallelMode())
-		{
-			ConfigReloadPending = false;
-			ProcessConfigFile(PGC_SIGHUP);
-		}
+		/* others wait for this, and interrupts may be held off */
+		if (ProcSignalBarrierPending)
+			ProcessProcSignalBarrier();
 	}
+	return true;
+}
+
+/*
+ * Read the configuration, if it has changed, and return whether.  Otherwise a statement would wait
+ * forever after synchronous_standby_names was emptied.
+ *
+ * PostgreSQL's sessions do this between statements only, but nothing of it has
+ * to wait for that: what a statement relies on, it copies, because functions
+ * that it calls can change settings by SET.  The exception is a parallel query,
+ * whose workers must agree; its wait has to be canceled.
+ */
+bool
+MarkNoticeReload(void)
+{
+	if (!ConfigReloadPending || IsInParallelMode())
+		return false;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
 	return true;
 }

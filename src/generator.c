@@ -15,7 +15,7 @@
  *								the clock plus max_ahead
  *								the end of the layout
  *
- * look() computes both.  LaneChoose() finds the first tick, not before "from",
+ * find_range() computes both.  LaneChoose() finds the first tick, not before "from",
  * in which a lane has ids that are greater than the session's last one.  If
  * that tick is before the end, we open a window there.  If not, bound.c deals
  * with the bound that is in the way: it moves the limit, waits, or throws the
@@ -51,15 +51,15 @@
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
+#include "slot.h"
 #include "worker.h"
 
 /* The session's copy of the layout in force, the settings and its worker. */
 static struct
 {
 	uint32		settings_version;
-	uint32		version;		/* see lane.c */
 	Worker		worker;
-	uint64		start;			/* first tick that the worker may use */
+	uint64		worker_start;	/* first tick that the worker may use */
 	uint64		next_tick;		/* first tick after a change of worker id */
 	int			time_shift;
 	int			lane_shift;
@@ -86,43 +86,59 @@ static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
 static bool filled_lane = false;	/* in the tick of the last id */
 
 
-/* Error context callback: count errors that keep a session from making ids. */
+/* Log what kind of ids this server makes, once after each start. */
 static void
-count_error(void *arg)
+announce(const Layout *layout, const Worker *worker)
 {
-	StatsAddError(geterrcode());
+	bool		announced;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	announced = shared->announced;
+	shared->announced = true;
+	LWLockRelease(&shared->lock);
+	if (announced)
+		return;
+
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("making snowflake ids with worker id " INT64_FORMAT " from %s",
+					worker->id,
+					worker->leased ? "the registry" : "\"snowflake.worker_id\""),
+			 errdetail("The datacenter id is %d. The layout is \"%s\".",
+					   setting_datacenter_id, LayoutToText(layout))));
 }
 
 /*
  * Take over the settings and the worker, at first use and whenever they have
- * changed.  Read the version first: if anything changes after that, the next
- * comparison of versions shows it.
+ * changed.  Read the worker's version first, and take it over last: if
+ * anything changes meanwhile, the next comparison of versions shows it.
  */
 static void
 configure(int64 *waited)
 {
 	const Layout *layout;
-	int64		old_bits = config.worker.bits;
-	uint32		version;
+	Worker		worker;
 
 	/* the timeline is not known until recovery has ended */
 	PreventCommandDuringRecovery("snowflake_nextval()");
 
 	SettingsCheckUsable();
 	layout = SharedLayout();
-	while (version = WorkerGet(&config.worker), config.worker.id < 0)
-		BoundWaitForLease(&config.worker, waited);
-	WorkerPutBits(&config.worker, layout);
+	while (WorkerGet(&worker), worker.id < 0)
+		BoundWaitForLease(&worker, waited);
+	WorkerPutBits(&worker, layout);
 
 	/*
 	 * Ids of the new worker may sort below those of the old one: go on in the
 	 * next tick, so that the session's ids still increase.
 	 */
-	if (last_word != 0 && config.worker.bits != old_bits)
+	if (last_word != 0 && worker.bits != config.worker.bits)
 		config.next_tick = (last_word >> config.sequence_bits) + 1;
-	while (!LimitReadPages(layout, &config.worker, &config.start))
+	SlotEnter();
+	while (!LimitReadStart(layout, &worker, &config.worker_start))
 		BoundWaitForMark(waited);
 	LaneEnter(layout);
+	if (!shared->announced)
+		announce(layout, &worker);
 
 	config.time_shift = layout->shift[FIELD_TIME];
 	config.lane_shift = layout->shift[FIELD_LANE];
@@ -130,7 +146,7 @@ configure(int64 *waited)
 	config.sequence_bits = layout->bits[FIELD_SEQUENCE];
 	config.sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
 
-	config.version = version;
+	config.worker = worker;
 	config.settings_version = settings_version;
 }
 
@@ -138,7 +154,26 @@ static inline bool
 is_configured(void)
 {
 	return config.settings_version == settings_version &&
-		config.version == pg_atomic_read_u32(&shared->version);
+		config.worker.version == pg_atomic_read_u32(&shared->version);
+}
+
+/*
+ * Look at the clock.  If it has been in doubt for long, nobody looks often
+ * enough to end the doubt, so do it here.
+ */
+static TimestampTz
+watch_clock(int64 *waited)
+{
+	ClockSight	sight;
+
+	do
+	{
+		sight = ClockLook();
+		ClockCheck(&sight);
+	} while (sight.doubted_for >= CLOCK_TIME_TO_BELIEVE &&
+			 ClockKeepWaiting(CLOCK_LOOK_INTERVAL, WAIT_CLOCK,
+							  CLOCK_TIME_TO_WATCH, waited));
+	return sight.time;
 }
 
 /*
@@ -147,15 +182,15 @@ is_configured(void)
  * leave room for others: its ids may be only half as far ahead of the clock.
  */
 static void
-look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
+find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
+		   int64 *waited)
 {
 	uint64		taken = stats_pending[STATS_IDS] - window.ids_before;
 	uint64		ahead = LimitAhead(layout);
 	int64		elapsed;
 
-	range->version = config.version;
 	range->worker = &config.worker;
-	range->start = config.start;
+	range->worker_start = config.worker_start;
 	LimitGet(&range->limit, &range->floor);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
 
@@ -170,20 +205,21 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 	range->now_tick = range->wall_tick;
 	if (range->now_tick >= range->limit || range->now_tick < range->floor ||
 		shared->clock.doubted)
-		range->now_tick = ClockTick(layout, ClockLook());
+		range->now_tick = ClockTick(layout, watch_clock(waited));
 
 	/*
 	 * A slow flush can take longer than the ticks last that it reserves.  Use
 	 * the last of them, for this call only, if it is not from before the
 	 * call: reserving others could go on forever.
 	 */
-	range->called = Min(range->called, range->now_tick);
-	range->late = range->now_tick >= range->limit && range->limit > range->called;
-	if (range->late)
+	range->first_now_tick = Min(range->first_now_tick, range->now_tick);
+	range->is_overtaken = range->now_tick >= range->limit &&
+		range->limit > range->first_now_tick;
+	if (range->is_overtaken)
 		range->now_tick = range->limit - 1;
 
 	range->from = Max(Max(range->now_tick, range->floor),
-					  Max(config.start, config.next_tick));
+					  Max(config.worker_start, config.next_tick));
 	/* negative if the clock was stepped back */
 	elapsed = range->now_tick - window.counted_from;
 	range->greedy = block ||
@@ -193,25 +229,22 @@ look(const Layout *layout, TimestampTz now, bool block, TickRange *range)
 					 Min(range->ahead_end, (uint64) layout->last_tick + 1));
 }
 
-/* Open a window: choose the lane and the tick that the next ids come from. */
-static void
+/*
+ * Open a window: choose the lane and the tick that the next ids come from.  Not
+ * inline, because then most ids would save registers that they do not need.
+ */
+static pg_noinline void
 open_window(TimestampTz now, bool block, int64 *waited)
 {
 	const Layout *layout;
-	TickRange	range = {.called = PG_UINT64_MAX};
+	TickRange	range = {.first_now_tick = PG_UINT64_MAX};
 	LaneSpot	spot;
 	uint64		last_tick;
-	uint64		mark_tick;
-	uint64		mark_ahead;
+	FoundMark	found;
 	int			last_lane;
 	bool		tried = false;
-	ErrorContextCallback errcallback = {
-		.callback = count_error,
-		.previous = error_context_stack
-	};
 
 	window.clock_length = 0;
-	error_context_stack = &errcallback;
 	StatsFoldNowAndThen(now);
 
 	/* after anything that takes time, look at everything again */
@@ -229,28 +262,25 @@ open_window(TimestampTz now, bool block, int64 *waited)
 		 * LaneTake() sees the new version.
 		 */
 		layout = SharedLayout();
-		look(layout, now, block, &range);
+		find_range(layout, now, block, &range, waited);
 		last_lane = (last_id >> config.lane_shift) & LayoutLargest(layout, FIELD_LANE);
 		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
 		if (spot.tick >= range.end)
 		{
 			/* if the last tick that a slow flush reserved is full, start over */
-			if (range.late)
-				range.called = PG_UINT64_MAX;
+			if (range.is_overtaken)
+				range.first_now_tick = PG_UINT64_MAX;
 			else
 				BoundMakeRoom(layout, &range, spot.tick, waited);
 			continue;
 		}
 
 		/* try once to move the limit early, so that nobody has to wait for it */
-		if (tried || range.late || !LimitIsNear(spot.tick))
+		if (tried || range.is_overtaken || !LimitIsNear(spot.tick))
 			break;
-		(void) LimitMove(layout, &config.worker, config.version, spot.tick,
-						 false, &mark_tick, &mark_ahead);
+		(void) LimitMove(layout, &config.worker, spot.tick, false, &found);
 		tried = true;
 	}
-
-	error_context_stack = errcallback.previous;
 
 	/* if the session leaves its lane while the tick goes on, that is full */
 	last_tick = last_word >> config.sequence_bits;
@@ -264,20 +294,20 @@ open_window(TimestampTz now, bool block, int64 *waited)
 	}
 
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
-	window.lane.version = range.version;
+	window.lane.version = config.worker.version;
 	window.lane.word = &shared->lanes[spot.lane].word;
-	window.lane.first = window.lane.start = spot.tick << config.sequence_bits;
+	window.lane.first = window.lane.initial = spot.tick << config.sequence_bits;
 	window.lane.last = window.lane.first |
 		(range.greedy ? LaneGreedyLast(config.sequence_mask) : config.sequence_mask);
 	if (setting_sequence_start == SEQUENCE_START_RANDOM && !filled_lane && !block)
-		window.lane.start |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
+		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
 	window.id_bits = config.worker.bits | ((int64) spot.lane << config.lane_shift);
 	if (range.now_tick != window.counted_from)
 	{
 		window.counted_from = range.now_tick;
 		window.ids_before = stats_pending[STATS_IDS];
 	}
-	window.clock_length = range.wall_tick < 0 || range.late ? 0 : layout->tick;
+	window.clock_length = range.wall_tick < 0 || range.is_overtaken ? 0 : layout->tick;
 }
 
 /* Take ids from the window.  Returns their number, 0 if it has none left. */
@@ -321,22 +351,16 @@ const Worker *
 GeneratorWorker(void)
 {
 	int64		waited = 0;
-	ErrorContextCallback errcallback = {
-		.callback = count_error,
-		.previous = error_context_stack
-	};
 
-	error_context_stack = &errcallback;
 	while (!is_configured())
 		configure(&waited);
-	error_context_stack = errcallback.previous;
 	return &config.worker;
 }
 
 /*
  * How many ids one call can reserve before it has waited for too long, if no
  * id is ahead of the clock when it begins.  A call that takes blocks gets half
- * of max_ahead, see look().  Throws an error if the layout has no consecutive
+ * of max_ahead, see find_range().  Throws an error if the layout has no consecutive
  * ids.
  */
 int64

@@ -57,7 +57,9 @@ static uint64 sequence_mask;
 int
 LaneCount(const Layout *layout)
 {
-	return Min(LayoutLargest(layout, FIELD_LANE) + 1, MAX_LANES);
+	int64		lanes = LayoutLargest(layout, FIELD_LANE) + 1;
+
+	return Min(lanes, MAX_LANES);
 }
 
 /* No overflow: lanes, sequence and second take at most 6, 31 and 20 bits. */
@@ -69,7 +71,7 @@ LaneIdsPerSecond(const Layout *layout)
 }
 
 static void
-leave(int code, Datum arg)
+leave_home(int code, Datum arg)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	shared->lanes[home].sessions--;
@@ -107,7 +109,7 @@ LaneEnter(const Layout *layout)
 	first_lane = spills ? 0 : home;
 	end_lane = spills ? num_lanes : home + 1;
 	/* not on_shmem_exit(): dynamic shared memory is gone by then */
-	before_shmem_exit(leave, (Datum) 0);
+	before_shmem_exit(leave_home, (Datum) 0);
 }
 
 /* How many lanes this session can take ids from. */
@@ -201,7 +203,11 @@ LaneFurthestTick(const Layout *layout)
 	uint64		furthest = 0;
 
 	for (int i = 0; i < MAX_LANES; i++)
-		furthest = Max(furthest, pg_atomic_read_u64(&shared->lanes[i].word));
+	{
+		uint64		word = pg_atomic_read_u64(&shared->lanes[i].word);
+
+		furthest = Max(furthest, word);
+	}
 	return furthest >> layout->bits[FIELD_SEQUENCE];
 }
 

@@ -25,7 +25,7 @@ typedef struct Window
 	pg_atomic_uint64 *word;
 	uint32		version;		/* when the window was opened, see lane.c */
 	uint64		first;			/* word of the tick's sequence 0 */
-	uint64		start;			/* word to start an unused tick with */
+	uint64		initial;		/* word to take first if the tick is unused */
 	uint64		last;			/* highest word to take */
 } Window;
 
@@ -49,7 +49,7 @@ LaneTake(const Window *window, int count, uint64 *last_word)
 
 	do
 	{
-		word = old < window->first ? window->start : old + 1;
+		word = old < window->first ? window->initial : old + 1;
 		pg_read_barrier();
 		if (unlikely(word > window->last ||
 					 window->version != pg_atomic_read_u32(&shared->version)))

@@ -18,6 +18,7 @@
 
 #include <ctype.h>
 
+#include "common/hashfn.h"
 #include "common/int.h"
 #include "lib/stringinfo.h"
 #include "utils/timestamp.h"
@@ -229,6 +230,9 @@ finish_layout(Layout *layout, char **reason)
 {
 	int			num_fields = layout->num_fields;
 	int			shift = 0;
+	uint64		largest;
+	uint64		span_ticks;
+	char	   *text;
 
 	/* leave out fields without bits */
 	layout->num_fields = 0;
@@ -264,9 +268,13 @@ finish_layout(Layout *layout, char **reason)
 		return false;
 	}
 
-	layout->last_tick =
-		Min(LayoutLargest(layout, FIELD_TIME),
-			LayoutSpan(layout->epoch, END_TIMESTAMP - 1) / layout->tick);
+	largest = LayoutLargest(layout, FIELD_TIME);
+	span_ticks = LayoutSpan(layout->epoch, END_TIMESTAMP - 1) / layout->tick;
+	layout->last_tick = Min(largest, span_ticks);
+
+	/* kept on disk: the text means the same in every version */
+	text = LayoutToText(layout);
+	layout->hash = hash_bytes_extended((unsigned char *) text, strlen(text), 0);
 	return true;
 }
 

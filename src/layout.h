@@ -58,6 +58,7 @@ typedef struct Layout
 	int64		tick;			/* in microseconds */
 	TimestampTz epoch;			/* start of tick 0 */
 	int64		last_tick;		/* where the field or timestamptz ends */
+	int64		hash;			/* of its text */
 } Layout;
 
 extern const char *const layout_field_names[];

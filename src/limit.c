@@ -26,14 +26,13 @@
  * "written" is the last bound that this server wrote to the pages, 0 after a
  * start, or after the slot was cleared.  Any other bound found there was
  * written before that, or came with a template, or with another database that
- * had our OID: ids begin above it.  Each attempt to move the limit reads it
- * again, until one succeeds.
+ * had our OID: ids begin above it.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
  * of the limit on.  If it is too far ahead of the clock, the limit is not
  * moved, and calls wait or fail.
  *
- * Note about locking issues: floor, closed, written and changed of a slot
+ * Note about locking issues: floor, closed_below, written and can_recur of a slot
  * change under the content locks of the mark's pages, which are taken before
  * the shared lock.  The limit is raised after these are released, under the
  * shared lock, because a flush must not hold up the pages.  SlotEnter() clears
@@ -64,11 +63,11 @@
 
 /*
  * The bound to write for a limit at this tick: one below the worker's smallest
- * id in the tick.  It covers all ids before the limit, and the id above it
- * shows a reset which worker wrote it.
+ * id in the tick.  It covers all ids before the limit.  From the id above it, a
+ * reset sees which worker wrote it.
  */
 int64
-LimitMarkBelow(const Layout *layout, const Worker *worker, uint64 tick)
+LimitBoundBelow(const Layout *layout, const Worker *worker, uint64 tick)
 {
 	if (tick > (uint64) layout->last_tick)
 		return LayoutLargestId(layout);
@@ -77,7 +76,7 @@ LimitMarkBelow(const Layout *layout, const Worker *worker, uint64 tick)
 
 /* The first tick whose ids are all above an id; 0 if there is none. */
 uint64
-LimitTickAbove(const Layout *layout, int64 id)
+LimitFirstTickAbove(const Layout *layout, int64 id)
 {
 	return id == 0 ? 0 : ((uint64) id >> layout->shift[FIELD_TIME]) + 1;
 }
@@ -98,30 +97,32 @@ LimitAhead(const Layout *layout)
 }
 
 /*
- * The first tick that a worker may use after another one reset the mark.  A
- * lease has a start of its own.
+ * The first tick that a worker may use after a reset.  A lease has a start of
+ * its own.
  */
 uint64
-LimitTickOf(const Layout *layout, const Worker *worker, const Guard *guard)
+LimitStartAfterReset(const Layout *layout, const Worker *worker,
+					 const Guard *guard)
 {
-	if (worker->leased || worker->pair == guard->exempt)
+	if (worker->leased ||
+		(worker->pair == guard->exempt && layout->hash == guard->layout))
 		return 0;
-	return LimitTickAbove(layout, guard->others);
+	return LimitFirstTickAbove(layout, guard->others);
 }
 
 /*
- * Read the pages when a session begins or something has changed.  Sets *start
- * to the first tick that the worker may use.  False if the pages are locked.
+ * Read from the pages the first tick that the worker may use.  False if they
+ * are locked.
  */
 bool
-LimitReadPages(const Layout *layout, const Worker *worker, uint64 *start)
+LimitReadStart(const Layout *layout, const Worker *worker, uint64 *start)
 {
 	Mark		mark;
 
-	SlotEnter();
-	if (!MarkLook(&mark, MARK_READ))
+	if (!MarkRead(&mark, MARK_READ))
 		return false;
-	*start = Max(worker->start, LimitTickOf(layout, worker, &mark.guard));
+	*start = LimitStartAfterReset(layout, worker, &mark.guard);
+	*start = Max(*start, worker->lease_start);
 	return true;
 }
 
@@ -152,72 +153,86 @@ LimitIsNear(uint64 tick)
 /*
  * The furthest tick that SQL may set the mark to, or advance ids to.  Without
  * this bound, one database could carry the others along.  Sessions that take
- * many ids can be ahead of the clock by half of max_ahead, see look()
- * in generator.c; beyond that, the lanes would have no room for them.  If
+ * many ids can be ahead of the clock by half of max_ahead, see find_range() in
+ * generator.c; beyond that, the lanes would have no room for them.  If
  * max_ahead gives no bound, it is the furthest tick that ids have reached.
  */
 uint64
 LimitFarthest(const Layout *layout, uint64 now_tick)
 {
-	if (setting_max_ahead < 0)
-		return Max(now_tick, LaneFurthestTick(layout));
-	return now_tick + LimitAhead(layout) / 2;
+	uint64		reached;
+
+	if (setting_max_ahead >= 0)
+		return now_tick + LimitAhead(layout) / 2;
+	reached = LaneFurthestTick(layout);
+	return Max(now_tick, reached);
 }
 
-/*
- * The first tick above a value in the pages; 0 if this server knows that it
- * has written it.  Sets *ahead to how far it can be ahead of the clock.
- */
-uint64
-LimitTickFound(const Layout *layout, const Mark *mark, uint64 now_tick,
-			   uint64 *ahead)
+/* Find out what is in the pages that this server has not written. */
+void
+LimitCheckFound(const Layout *layout, const Mark *mark, uint64 now_tick,
+				FoundMark *found)
 {
+	uint64		farthest;
+
+	found->tick = 0;
 	if (mark->value > mark->guard.bound)
 	{
-		*ahead = LimitFarthest(layout, now_tick) - now_tick;
-		return LimitTickAbove(layout, mark->value);
+		found->tick = LimitFirstTickAbove(layout, mark->value);
+		found->ahead = LimitFarthest(layout, now_tick) - now_tick;
 	}
+	else
+	{
+		if (mark->guard.bound != my_slot->written)
+			found->tick = LimitFirstTickAbove(layout, mark->guard.bound);
 
-	/*
-	 * A bound from before the start can be as far ahead as ids.  But the
-	 * owner of a database can have its bound found again and again, by ALTER
-	 * DATABASE for example, and each time ids begin a reservation further on.
-	 */
-	*ahead = LimitAhead(layout) / (my_slot->changed ? 2 : 1);
-	if (mark->guard.bound != my_slot->written)
-		return LimitTickAbove(layout, mark->guard.bound);
-	return 0;
-}
-
-/* Whether a tick that was found is too far ahead of the clock for ids. */
-bool
-LimitTickIsFar(const Layout *layout, uint64 tick, uint64 now_tick, uint64 ahead)
-{
-	return tick > Min(now_tick + ahead, (uint64) layout->last_tick);
+		/*
+		 * A bound from before the start can be as far ahead as ids.  But the
+		 * owner of a database can have its bound found again and again, by
+		 * ALTER DATABASE for example, and each time ids begin a reservation
+		 * further on.
+		 */
+		found->ahead = LimitAhead(layout) / (my_slot->can_recur ? 2 : 1);
+	}
+	farthest = now_tick + found->ahead;
+	found->is_far = found->tick > Min(farthest, (uint64) layout->last_tick);
 }
 
 /*
- * Open the mark to move the limit beyond a tick.  A session that needs the
- * move now, and finds another session at it, sleeps until that is done.  It
- * queues up for the lock only if that takes long, because the lock wakes one
- * session at a time, and the condition variable all of them.
+ * Note in the guard with which layout ids are made from now on.  A worker id
+ * is in other bits of another layout, so it tells nothing about older ids.
  */
-static MarkOpenResult
-open_to_move(Mark *mark, uint64 tick, bool must)
+void
+LimitNoteLayout(const Layout *layout, Mark *mark)
+{
+	Guard	   *guard = &mark->guard;
+
+	if (guard->layout == layout->hash)
+		return;
+	guard->layout = layout->hash;
+	guard->older = Max(mark->value, Max(guard->bound, guard->others));
+	guard->exempt = -1;
+}
+
+/*
+ * Open the mark for writing.  If another session writes it, and we "must" have
+ * it, sleep until that is done.  We do not queue up for the lock, because it
+ * wakes one session at a time, and the condition variable all of them.
+ */
+MarkOpenResult
+LimitOpenMark(Mark *mark, MarkMode mode, bool must)
 {
 	MarkOpenResult result;
 
 	if (!must)
-		return MarkOpen(mark, MARK_TRY);
+		return MarkOpen(mark, mode);
 
 	ConditionVariablePrepareToSleep(&shared->limit_moved);
-	result = MarkOpen(mark, MARK_TRY);
+	result = MarkOpen(mark, mode);
 	if (result == MARK_BUSY)
 		ConditionVariableTimedSleep(&shared->limit_moved, SLEEP_FOR_LIMIT,
 									ClockWaitEvent(WAIT_MARK));
 	ConditionVariableCancelSleep();
-	if (result == MARK_BUSY && tick >= pg_atomic_read_u64(&my_slot->limit))
-		result = MarkOpen(mark, MARK_WAIT);
 	return result;
 }
 
@@ -228,6 +243,7 @@ next_reservation(const Layout *layout)
 	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
 	uint64		floor = pg_atomic_read_u64(&my_slot->floor);
 	uint64		reservation = limit > floor ? limit - floor : 0;
+	uint64		least = LimitReservation(layout);
 	int64		elapsed;
 
 	/*
@@ -235,40 +251,109 @@ next_reservation(const Layout *layout)
 	 * made.  Adapt to that, so that the limit is moved about once a second.
 	 */
 	if (setting_max_ahead >= 0)
-		return LimitReservation(layout);
+		return least;
 	elapsed = ClockReference() - my_slot->moved_at;
 	if (elapsed < USECS_PER_SEC / 2)
 		reservation *= 2;
 	else if (elapsed > 2 * USECS_PER_SEC)
 		reservation /= 2;
-	return Max(reservation, LimitReservation(layout));
+	return Max(reservation, least);
+}
+
+/* What there is to say about a move, once nothing is locked. */
+typedef struct MoveReport
+{
+	bool		moved;
+	int64		flush_time;		/* in us */
+	bool		interrupted;	/* see MarkFlush() */
+	bool		damaged;
+	bool		was_lowered;	/* SQL had set the mark below the guard */
+	bool		is_foreign;		/* this server had not written the mark */
+} MoveReport;
+
+/*
+ * Move the limit, having opened the mark.  Others may have moved it meanwhile,
+ * or reset the mark, so look at everything again but the clock: a time that is
+ * a bit old only makes the move shorter.
+ */
+static LimitResult
+move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
+	 bool must, uint64 now_tick, FoundMark *found, MoveReport *report)
+{
+	uint64		lease_end = WorkerLeaseEnd(worker);
+	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
+	uint64		farthest = now_tick + LimitAhead(layout);
+	int64		begin;
+	int64		bound;
+	XLogRecPtr	lsn;
+
+	if (worker->version != pg_atomic_read_u32(&shared->version) ||
+		tick > farthest || !(must ? tick >= limit : LimitIsNear(tick)))
+		return LIMIT_LOOK_AGAIN;
+	report->damaged = !MarkLockPages(mark);
+	if (report->damaged)
+		return LIMIT_LOOK_AGAIN;
+
+	LimitCheckFound(layout, mark, now_tick, found);
+	if (found->is_far)
+	{
+		MarkUnlockPages(mark);
+		return LIMIT_IS_FAR;
+	}
+	report->was_lowered = mark->value < mark->guard.bound;
+	report->is_foreign = my_slot->written == 0 || mark->value != my_slot->written;
+	/* a clock that jumps after the look must not take the mark along */
+	now_tick = Min(now_tick, lease_end);
+	tick = Max(Max(tick, now_tick), found->tick);
+	limit = tick + next_reservation(layout);
+	limit = Min(limit, (uint64) layout->last_tick) + 1;
+
+	/* the floor before the limit, see LimitGet(); unlocking is a barrier */
+	if (pg_atomic_read_u64(&my_slot->floor) < tick)
+		pg_atomic_write_u64(&my_slot->floor, tick);
+	LimitNoteLayout(layout, mark);
+	bound = LimitBoundBelow(layout, worker, limit);
+	mark->guard.bound = Max(bound, mark->guard.bound);
+	my_slot->written = mark->guard.bound;
+	begin = ClockReference();
+	lsn = MarkWritePages(mark);
+
+	/*
+	 * If this is interrupted, the limit stays.  The bound on the pages and
+	 * the floor are higher than needed, which is safe; the next move keeps
+	 * them.
+	 */
+	report->interrupted = !MarkFlush(lsn);
+	if (report->interrupted)
+		return LIMIT_LOOK_AGAIN;
+	report->flush_time = ClockReference() - begin;
+
+	/* another process of our parallel group may have raised it further */
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (pg_atomic_read_u64(&my_slot->limit) < limit)
+		pg_atomic_write_u64(&my_slot->limit, limit);
+	LWLockRelease(&shared->lock);
+	my_slot->moved_at = ClockReference();
+	report->moved = true;
+	return LIMIT_LOOK_AGAIN;
 }
 
 /*
  * Move the limit a reservation ahead of a tick.  If that "must" be done now,
  * the tick is at or beyond the limit; otherwise half of the reservation is
- * used.
- *
- * Once we have the mark, we look at everything again, because others may have
- * moved the limit or reset the mark meanwhile.  If the mark turns out to be
- * too far ahead of the clock, nothing is moved, *mark_tick is the first tick
- * above it, and *mark_ahead is how far that can be ahead.
+ * used.  If what is found in the pages is too far ahead of the clock, nothing
+ * is moved.
  */
 LimitResult
-LimitMove(const Layout *layout, const Worker *worker, uint32 version,
-		  uint64 tick, bool must, uint64 *mark_tick, uint64 *mark_ahead)
+LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
+		  FoundMark *found)
 {
 	Mark		mark;
-	uint64		now_tick;
-	uint64		found_tick;
-	uint64		found_ahead;
-	bool		was_lowered;
-	bool		is_strange;
-	uint64		limit;
-	XLogRecPtr	lsn;
-	int64		begin;
+	MoveReport	report = {0};
+	LimitResult result;
+	uint64		now_tick = ClockTick(layout, ClockNow());
 
-	switch (open_to_move(&mark, tick, must))
+	switch (LimitOpenMark(&mark, MARK_WRITE, must))
 	{
 		case MARK_OPENED:
 			break;
@@ -277,68 +362,29 @@ LimitMove(const Layout *layout, const Worker *worker, uint32 version,
 		default:
 			return LIMIT_LOCKED;
 	}
-	MarkCheckStays(&mark);
-	now_tick = ClockTick(layout, ClockLook());
-	if (version != pg_atomic_read_u32(&shared->version) ||
-		tick > now_tick + LimitAhead(layout) ||
-		!(must ? tick >= pg_atomic_read_u64(&my_slot->limit) : LimitIsNear(tick)))
-	{
-		MarkClose(&mark);
-		return LIMIT_MOVED;
-	}
-
-	MarkLockPages(&mark);
-	found_tick = LimitTickFound(layout, &mark, now_tick, &found_ahead);
-	if (LimitTickIsFar(layout, found_tick, now_tick, found_ahead))
-	{
-		MarkLeave(&mark);
-		*mark_tick = found_tick;
-		*mark_ahead = found_ahead;
-		return LIMIT_IS_FAR;
-	}
-	was_lowered = mark.value < mark.guard.bound;
-	is_strange = my_slot->written == 0 || mark.value != my_slot->written;
-	/* a clock that jumps after the look must not take the mark along */
-	tick = Max(tick, Max(found_tick, Min(now_tick, WorkerLeaseEnd(worker))));
-	limit = Min(tick + next_reservation(layout), (uint64) layout->last_tick) + 1;
-
-	/* the floor before the limit, see LimitGet(); writing WAL is a barrier */
-	if (pg_atomic_read_u64(&my_slot->floor) < tick)
-		pg_atomic_write_u64(&my_slot->floor, tick);
-	mark.guard.bound = Max(LimitMarkBelow(layout, worker, limit), mark.guard.bound);
-	my_slot->written = mark.guard.bound;
-	begin = ClockReference();
-	lsn = MarkWritePages(&mark);
-
-	/*
-	 * If this is canceled, the limit stays.  The bound on the pages and the
-	 * floor are higher than needed, which is safe; the next move keeps them.
-	 */
-	if (!MarkFlush(lsn, false))
-	{
-		MarkClose(&mark);
-		CHECK_FOR_INTERRUPTS();
-		return LIMIT_MOVED;
-	}
-
-	/* another process of our parallel group may have raised it further */
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (pg_atomic_read_u64(&my_slot->limit) < limit)
-		pg_atomic_write_u64(&my_slot->limit, limit);
-	LWLockRelease(&shared->lock);
-	my_slot->moved_at = ClockReference();
+	result = move(&mark, layout, worker, tick, must, now_tick, found, &report);
 	MarkClose(&mark);
 	ConditionVariableBroadcast(&shared->limit_moved);
 
-	StatsAdd(STATS_MARK_EXTENSIONS, 1);
-	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
-	if (was_lowered)
+	if (report.damaged)
+		MarkThrowDamaged();
+	if (report.moved)
+	{
+		StatsAdd(STATS_MARK_EXTENSIONS, 1);
+		StatsAdd(STATS_MARK_FLUSH_TIME, report.flush_time);
+	}
+	if (report.was_lowered)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
 				 errdetail("It has been corrected.")));
-	if (is_strange)
+	if (report.is_foreign)
 		OriginCheck(worker->leased);
-	return LIMIT_MOVED;
+	if (report.interrupted)
+	{
+		(void) MarkNoticeReload();
+		CHECK_FOR_INTERRUPTS();
+	}
+	return result;
 }
 
 /*
@@ -351,9 +397,9 @@ LimitPeek(const Layout *layout, const Worker *worker, int64 *value,
 {
 	Mark		mark;
 
-	if (!MarkLook(&mark, MARK_PEEK))
+	if (!MarkRead(&mark, MARK_PEEK))
 		return false;
 	*value = Max(mark.value, mark.guard.bound);
-	*start = layout == NULL ? 0 : LimitTickOf(layout, worker, &mark.guard);
+	*start = layout == NULL ? 0 : LimitStartAfterReset(layout, worker, &mark.guard);
 	return true;
 }

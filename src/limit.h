@@ -15,33 +15,40 @@
 
 typedef enum LimitResult
 {
-	LIMIT_MOVED,				/* or something else changed: look again */
+	LIMIT_LOOK_AGAIN,			/* it was moved, or something has changed */
 	LIMIT_BUSY,					/* another session moves it */
 	LIMIT_LOCKED,				/* a transaction is about to change the mark */
 	LIMIT_IS_FAR				/* the mark is too far ahead of the clock */
 } LimitResult;
 
-extern bool LimitReadPages(const Layout *layout, const Worker *worker,
+/* A value in the mark's pages that this server has not written. */
+typedef struct FoundMark
+{
+	uint64		tick;			/* first tick above it; 0: there is none */
+	uint64		ahead;			/* how far that can be ahead of the clock */
+	bool		is_far;			/* it is further ahead */
+} FoundMark;
+
+extern bool LimitReadStart(const Layout *layout, const Worker *worker,
 						   uint64 *start);
 extern bool LimitPeek(const Layout *layout, const Worker *worker, int64 *mark,
 					  uint64 *start);
 extern void LimitGet(uint64 *limit, uint64 *floor);
 extern bool LimitIsNear(uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
-							 uint32 version, uint64 tick, bool must,
-							 uint64 *mark_tick, uint64 *mark_ahead);
+							 uint64 tick, bool must, FoundMark *found);
+extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
 
 extern uint64 LimitReservation(const Layout *layout);
 extern uint64 LimitAhead(const Layout *layout);
 extern uint64 LimitFarthest(const Layout *layout, uint64 now_tick);
-extern int64 LimitMarkBelow(const Layout *layout, const Worker *worker,
-							uint64 tick);
-extern uint64 LimitTickAbove(const Layout *layout, int64 id);
-extern uint64 LimitTickFound(const Layout *layout, const Mark *mark,
-							 uint64 now_tick, uint64 *ahead);
-extern bool LimitTickIsFar(const Layout *layout, uint64 tick,
-						   uint64 now_tick, uint64 ahead);
-extern uint64 LimitTickOf(const Layout *layout, const Worker *worker,
-						  const Guard *guard);
+extern int64 LimitBoundBelow(const Layout *layout, const Worker *worker,
+							 uint64 tick);
+extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
+extern void LimitCheckFound(const Layout *layout, const Mark *mark,
+							uint64 now_tick, FoundMark *found);
+extern void LimitNoteLayout(const Layout *layout, Mark *mark);
+extern uint64 LimitStartAfterReset(const Layout *layout, const Worker *worker,
+								   const Guard *guard);
 
 #endif							/* SNOWFLAKE_LIMIT_H */

@@ -5,9 +5,10 @@
  *
  * Each database that has the extension keeps a bound of its ids:
  *
- *		Every id that was ever returned is at most the bound, and the bound
- *		was on disk before the id was returned.  After a start, every new id
- *		is greater than the bound.
+ *		Every id that was ever returned is at most the bound or, if a reset
+ *		has lowered that, at most "others" in the guard.  The bound was on disk
+ *		before the id was returned.  After a start, every new id is greater
+ *		than the bound.
  *
  * The bound is kept in two places; the greater one counts.  Both are in the
  * schema snowflake_internal, and are written together:
@@ -26,20 +27,29 @@
  * Writing is not transactional, but the two relations are.  If a transaction
  * that has created them fails, they are gone with their contents.  If one that
  * has given them new files fails, the old files come back, without what was
- * written to the new ones.  MarkCheckStays() refuses to write in such a
- * transaction.
+ * written to the new ones.  MarkOpen() refuses that.
  *
- * Note about locking issues: one session at a time moves the mark.  It holds
- * a lock on the guard, with a sub-id that nobody else uses, and waits for no
- * other lock meanwhile: it locks the relations as nextval() does, but only if
- * that is possible at once.  Content locks guard what the pages hold.  They
- * are taken on the sequence first, and released before the WAL is flushed, see
- * flush.c.
+ * Note about locking issues: one session at a time writes the mark.  It locks
+ * the two relations as nextval() does, and then the mark: a lock on the guard
+ * with a sub-id that nobody else uses.  It takes all of these only if it gets
+ * them at once, so a canceled wait never ends with one of them.  While it holds
+ * the lock of the mark, it looks at no catalog, and so waits for no other lock.
+ * Content locks guard what the pages hold.  They are taken on the sequence first,
+ * and released before the WAL is flushed, see flush.c.
  *
- * The lock on the guard does not exclude processes of the same parallel group,
- * so LimitMove() must be correct without it.  AdjustReset() relies on it,
- * because a session that has looked at the clock before the reset must not
- * move the mark after it; but no parallel query runs AdjustReset().
+ * PostgreSQL sends an error to the client before it releases locks, and keeps
+ * them as long as the client does not read:
+ *
+ *		While we hold the lock of the mark, nothing of ours is reported, and
+ *		interrupts are held off.  While we hold content locks, nothing is called
+ *		that can throw.
+ *
+ * So the functions below return what they find, and their callers close the
+ * mark before they throw.  What can still throw is PostgreSQL's own, such as a
+ * lack of memory or a page that cannot be read.
+ *
+ * The lock of the mark does not exclude processes of the same parallel group,
+ * so LimitMove() must be correct without it.
  *
  * snowflake/src/mark.c
  *
@@ -71,6 +81,7 @@
 #include "extension.h"
 #include "mark.h"
 #include "settings.h"
+#include "stats.h"
 
 /* the sub-id of our lock on the guard; a lock on the relation itself has 0 */
 #define MARK_LOCK_SUBID		1
@@ -106,7 +117,7 @@ note_change(TransactionId *changed_by, HeapTuple tuple)
 static TransactionId
 created_here(bool *dropped)
 {
-	Oid			current = get_extension_oid("snowflake", false);
+	Oid			current = get_extension_oid("snowflake", true);
 	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
 	TransactionId created = InvalidTransactionId;
 	SysScanDesc scan;
@@ -134,12 +145,12 @@ created_here(bool *dropped)
 
 /*
  * Refuse to write the mark if the running transaction has changed it: after a
- * rollback, be it to a savepoint, the old mark would come back and not cover
- * the new ids.  It is all right if the same subtransaction has created the
+ * rollback, even one to a savepoint, the old mark would come back and not cover
+ * the new ids.  It is allowed if the same subtransaction has created the
  * extension, and none was dropped, because then there is no old mark.
  */
-void
-MarkCheckStays(const Mark *mark)
+static void
+check_stays(const Mark *mark)
 {
 	bool		dropped;
 
@@ -153,6 +164,34 @@ MarkCheckStays(const Mark *mark)
 				 errhint("Make ids after the transaction has been committed.")));
 }
 
+void
+MarkThrowLocked(void)
+{
+	ereport(ERROR,
+			(StatsErrcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 errmsg("could not obtain lock on the snowflake mark"),
+			 errdetail("Another transaction is changing or dropping a relation that holds it. \"snowflake.max_wait\" is %d ms.",
+					   setting_max_wait),
+			 errhint("Ids can be made once that transaction has ended.")));
+}
+
+/* What to do about a mark that cannot be used. */
+static int
+errhint_create_again(void)
+{
+	return errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.");
+}
+
+void
+MarkThrowDamaged(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("snowflake mark is damaged"),
+			 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
+			 errhint_create_again()));
+}
+
 static void
 throw_empty(void)
 {
@@ -160,7 +199,23 @@ throw_empty(void)
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("materialized view \"snowflake_internal.guard\" has no row"),
 			 errdetail("It held the bound of all snowflake ids of this database."),
-			 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
+			 errhint_create_again()));
+}
+
+/* Find the two relations in the catalogs. */
+static bool
+find_relations(void)
+{
+	Oid			schema;
+
+	if (OidIsValid(view_oid))
+		return true;
+	schema = ExtensionSchema();
+	sequence_oid = get_relname_relid("mark", schema);
+	view_oid = get_relname_relid("guard", schema);
+	if (!OidIsValid(sequence_oid))
+		view_oid = InvalidOid;
+	return OidIsValid(view_oid);
 }
 
 /*
@@ -196,71 +251,66 @@ look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
 }
 
 static void
-unlock(Mark *mark, bool view)
+unlock_relations(const Mark *mark)
 {
-	if (view)
-		UnlockRelationOid(view_oid, mark->lockmode);
+	UnlockRelationOid(view_oid, mark->lockmode);
 	UnlockRelationOid(sequence_oid, mark->lockmode);
-	if (mark->mode >= MARK_TRY)
-		LockRelease(&mark->lock, ExclusiveLock, false);
 }
 
-/* Find the two relations, and lock them. */
+/* Lock the two relations, and look them up. */
 static MarkOpenResult
 lock_relations(Mark *mark)
 {
-	MarkMode	mode = mark->mode;
-
-	for (;;)
+	if (!ConditionalLockRelationOid(sequence_oid, mark->lockmode))
+		return MARK_LOCKED;
+	if (!ConditionalLockRelationOid(view_oid, mark->lockmode))
 	{
-		if (!OidIsValid(view_oid))
-		{
-			Oid			schema = ExtensionSchema();
-
-			sequence_oid = get_relname_relid("mark", schema);
-			view_oid = get_relname_relid("guard", schema);
-		}
-		if (!OidIsValid(view_oid) || !OidIsValid(sequence_oid))
-		{
-			view_oid = InvalidOid;
-			if (mode == MARK_PEEK)
-				return MARK_MISSING;
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("snowflake mark does not exist"),
-					 errdetail("The extension must have the sequence \"snowflake_internal.mark\" and the materialized view \"snowflake_internal.guard\"."),
-					 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
-		}
-
-		SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, RelationRelationId,
-						   view_oid, MARK_LOCK_SUBID);
-		if (mode >= MARK_TRY &&
-			LockAcquire(&mark->lock, ExclusiveLock, false, mode == MARK_TRY) == LOCKACQUIRE_NOT_AVAIL)
-			return MARK_BUSY;
-		if (!ConditionalLockRelationOid(sequence_oid, mark->lockmode))
-		{
-			if (mode >= MARK_TRY)
-				LockRelease(&mark->lock, ExclusiveLock, false);
-			return MARK_LOCKED;
-		}
-		if (!ConditionalLockRelationOid(view_oid, mark->lockmode))
-		{
-			unlock(mark, false);
-			return MARK_LOCKED;
-		}
-
-		/* now that we hold the locks, they can no longer change */
-		mark->changed_by = InvalidTransactionId;
-		if (look_up(mark, sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
-			look_up(mark, view_oid, RELKIND_MATVIEW, &mark->view_file))
-			break;
-		unlock(mark, true);
-		view_oid = InvalidOid;
-		if (mode == MARK_PEEK)
-			return MARK_MISSING;
+		UnlockRelationOid(sequence_oid, mark->lockmode);
+		return MARK_LOCKED;
 	}
-	mark->sequence = mode >= MARK_TRY ? relation_open(sequence_oid, NoLock) : NULL;
-	return MARK_OPENED;
+
+	/* now that we hold the locks, they can no longer change */
+	mark->changed_by = InvalidTransactionId;
+	if (look_up(mark, sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
+		look_up(mark, view_oid, RELKIND_MATVIEW, &mark->view_file))
+		return MARK_OPENED;
+	unlock_relations(mark);
+	/* others may have taken the place of relations that are gone */
+	view_oid = InvalidOid;
+	return MARK_MISSING;
+}
+
+static void
+unlock_mark(Mark *mark)
+{
+	LockRelease(&mark->lock, ExclusiveLock, false);
+	RESUME_INTERRUPTS();
+	AtEOXact_GUC(true, mark->nest_level);
+}
+
+/*
+ * Lock the mark for writing.  False if another session writes it.
+ *
+ * Until it is unlocked, a cancel waits, and the client is sent nothing but
+ * errors.  Anybody may ask for PostgreSQL's DEBUG messages, and to send one
+ * takes forever if the client does not read.
+ */
+static bool
+lock_mark(Mark *mark)
+{
+	mark->nest_level = NewGUCNestLevel();
+	(void) set_config_option("client_min_messages", "error",
+							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
+							 true, 0, false);
+	SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, RelationRelationId,
+					   view_oid, MARK_LOCK_SUBID);
+	if (LockAcquire(&mark->lock, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	{
+		AtEOXact_GUC(true, mark->nest_level);
+		return false;
+	}
+	HOLD_INTERRUPTS();
+	return true;
 }
 
 /* Open the mark and its guard. */
@@ -270,31 +320,43 @@ MarkOpen(Mark *mark, MarkMode mode)
 	MarkOpenResult result;
 
 	mark->mode = mode;
-	mark->lockmode = mode >= MARK_TRY ? RowExclusiveLock : AccessShareLock;
+	mark->lockmode = mode >= MARK_WRITE ? RowExclusiveLock : AccessShareLock;
+	mark->sequence = NULL;
+	do
+	{
+		if (find_relations())
+			result = lock_relations(mark);
+		else if (mode == MARK_PEEK)
+			return MARK_MISSING;
+		else
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+					 errmsg("snowflake mark does not exist"),
+					 errdetail("The extension must have the sequence \"snowflake_internal.mark\" and the materialized view \"snowflake_internal.guard\"."),
+					 errhint_create_again()));
+	} while (result == MARK_MISSING && mode != MARK_PEEK);
+	if (result != MARK_OPENED || mode < MARK_WRITE)
+		return result;
 
-	/*
-	 * Until we close it, send the client nothing but errors.  Anybody may ask
-	 * for PostgreSQL's DEBUG messages and for those of log_lock_waits, and to
-	 * send one takes forever if the client does not read.  All others would
-	 * wait for us meanwhile.
-	 */
-	mark->nest_level = NewGUCNestLevel();
-	(void) set_config_option("client_min_messages", "error",
-							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
-							 true, 0, false);
-	result = lock_relations(mark);
-	if (result != MARK_OPENED)
-		AtEOXact_GUC(true, mark->nest_level);
-	return result;
+	if (mode == MARK_WRITE)
+		check_stays(mark);
+	mark->sequence = relation_open(sequence_oid, NoLock);
+	if (lock_mark(mark))
+		return MARK_OPENED;
+	relation_close(mark->sequence, NoLock);
+	unlock_relations(mark);
+	return MARK_BUSY;
 }
 
 void
 MarkClose(Mark *mark)
 {
-	if (mark->sequence != NULL)
+	if (mark->mode >= MARK_WRITE)
+	{
+		unlock_mark(mark);
 		relation_close(mark->sequence, NoLock);
-	unlock(mark, true);
-	AtEOXact_GUC(true, mark->nest_level);
+	}
+	unlock_relations(mark);
 }
 
 /* The data of the first row of a page, of at least "size" bytes; or NULL. */
@@ -321,80 +383,80 @@ MarkFirstRow(Buffer buffer, Size size)
 	return NULL;
 }
 
-/* An error leaves the page locked until the transaction is aborted. */
-static char *
-row_of_mark(Buffer buffer, Size size)
-{
-	char	   *row = MarkFirstRow(buffer, size);
-
-	if (row == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATA_CORRUPTED),
-				 errmsg("snowflake mark is damaged"),
-				 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
-				 errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.")));
-	return row;
-}
-
+/* The row of a locked page; NULL if it is damaged. */
 static Form_pg_sequence_data
 sequence_row(const Mark *mark)
 {
 	return (Form_pg_sequence_data)
-		row_of_mark(mark->sequence_buffer,
-					offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
+		MarkFirstRow(mark->sequence_buffer,
+					 offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
 }
 
 static char *
 view_row(const Mark *mark)
 {
-	return row_of_mark(mark->view_buffer, sizeof(Guard));
+	return MarkFirstRow(mark->view_buffer, sizeof(Guard));
 }
 
+/* A session that makes one id need not build relcache entries. */
 static Buffer
-lock_page(const Mark *mark, CompatFile file)
+pin_page(CompatFile file)
 {
-	/* a session that makes one id need not build relcache entries */
-	Buffer		buffer = ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0,
-												   RBM_NORMAL, NULL, true);
-
-	LockBuffer(buffer, mark->mode >= MARK_TRY ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE);
-	return buffer;
+	return ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0, RBM_NORMAL, NULL, true);
 }
 
-/* Pin and lock the pages, and read them. */
-void
+/*
+ * Pin and lock the pages, and read them.  False if they are damaged; then they
+ * are not locked.
+ */
+bool
 MarkLockPages(Mark *mark)
 {
-	mark->sequence_buffer = lock_page(mark, mark->sequence_file);
-	mark->view_buffer = lock_page(mark, mark->view_file);
+	int			lock = mark->mode >= MARK_WRITE ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE;
+
+	/* all of this may throw, so do it first */
+	mark->sequence_buffer = pin_page(mark->sequence_file);
+	mark->view_buffer = pin_page(mark->view_file);
+	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->sequence) : NULL;
+
+	LockBuffer(mark->sequence_buffer, lock);
+	LockBuffer(mark->view_buffer, lock);
+	if (sequence_row(mark) == NULL || view_row(mark) == NULL)
+	{
+		MarkUnlockPages(mark);
+		return false;
+	}
 	mark->value = sequence_row(mark)->last_value;
 	memcpy(&mark->guard, view_row(mark), sizeof(Guard));
+	return true;
 }
 
-static void
-unlock_pages(const Mark *mark)
+/* Unlock the pages without writing them. */
+void
+MarkUnlockPages(Mark *mark)
 {
 	UnlockReleaseBuffer(mark->view_buffer);
 	UnlockReleaseBuffer(mark->sequence_buffer);
+	if (mark->xlog != NULL)
+		GenericXLogAbort(mark->xlog);
+	mark->xlog = NULL;
 }
 
-/* Unlock the pages and close the mark, without writing it. */
-void
-MarkLeave(Mark *mark)
-{
-	unlock_pages(mark);
-	MarkClose(mark);
-}
-
-/* Read the mark.  False if it could not be opened. */
+/* Read the mark.  False if it could not be opened, or with MARK_PEEK, read. */
 bool
-MarkLook(Mark *mark, MarkMode mode)
+MarkRead(Mark *mark, MarkMode mode)
 {
+	bool		is_sound;
+
 	if (MarkOpen(mark, mode) != MARK_OPENED)
 		return false;
-	MarkLockPages(mark);
-	MarkLeave(mark);
-	return true;
+	is_sound = MarkLockPages(mark);
+	if (is_sound)
+		MarkUnlockPages(mark);
+	MarkClose(mark);
+	if (!is_sound && mode != MARK_PEEK)
+		MarkThrowDamaged();
+	return is_sound;
 }
 
 /* The row in the copy of its page that will be written. */
@@ -414,29 +476,18 @@ MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row)
 XLogRecPtr
 MarkWritePages(Mark *mark)
 {
-	GenericXLogState *state = GenericXLogStart(mark->sequence);
 	Form_pg_sequence_data data;
 	XLogRecPtr	lsn;
 
-	data = (Form_pg_sequence_data) MarkCopyOfRow(state, mark->sequence_buffer, sequence_row(mark));
+	data = (Form_pg_sequence_data) MarkCopyOfRow(mark->xlog, mark->sequence_buffer, sequence_row(mark));
 	data->last_value = mark->guard.bound;
 	data->log_cnt = 0;
 	data->is_called = true;
-	memcpy(MarkCopyOfRow(state, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
-	lsn = GenericXLogFinish(state);
-	unlock_pages(mark);
+	memcpy(MarkCopyOfRow(mark->xlog, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
+	lsn = GenericXLogFinish(mark->xlog);
+	mark->xlog = NULL;
+	MarkUnlockPages(mark);
 	return lsn;
-}
-
-void
-MarkThrowLocked(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain lock on the snowflake mark"),
-			 errdetail("Another transaction is changing or dropping a relation that holds it. \"snowflake.max_wait\" is %d ms.",
-					   setting_max_wait),
-			 errhint("Ids can be made once that transaction has ended.")));
 }
 
 /*
@@ -449,20 +500,25 @@ MarkCurrentGuard(void)
 	Mark		mark;
 	Guard		guard = {.exempt = -1};
 	Relation	view;
+	bool		has_page;
+	bool		is_sound;
 	bool		dropped;
 
 	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
 		MarkThrowLocked();
 	view = relation_open(view_oid, NoLock);
-	if (RelationGetNumberOfBlocks(view) > 0)
-	{
-		MarkLockPages(&mark);
-		guard = mark.guard;
-		unlock_pages(&mark);
-	}
-	else if (!TransactionIdIsValid(created_here(&dropped)))
-		throw_empty();
+	has_page = RelationGetNumberOfBlocks(view) > 0;
 	relation_close(view, NoLock);
+	is_sound = has_page && MarkLockPages(&mark);
+	if (is_sound)
+	{
+		guard = mark.guard;
+		MarkUnlockPages(&mark);
+	}
 	MarkClose(&mark);
+	if (has_page && !is_sound)
+		MarkThrowDamaged();
+	if (!has_page && !TransactionIdIsValid(created_here(&dropped)))
+		throw_empty();
 	return guard;
 }

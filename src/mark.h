@@ -18,27 +18,28 @@
 
 #include "compat.h"
 
-/* The row of the guard, as it is on disk: three columns of type bigint. */
+/* The row of the guard, as it is on disk: five columns of type bigint. */
 typedef struct Guard
 {
 	int64		bound;			/* all ids are at most this, or "others" */
 	int64		exempt;			/* the worker of the last reset, or -1 */
 	int64		others;			/* other workers begin above; 0: no reset */
+	int64		layout;			/* hash of the layout of that; 0: not known */
+	int64		older;			/* ids of other layouts are at most this */
 } Guard;
 
-/* What MarkOpen() does if another session is moving the mark. */
 typedef enum MarkMode
 {
 	MARK_PEEK,					/* read it; no error if there is no mark */
 	MARK_READ,					/* read it */
-	MARK_TRY,					/* give up */
-	MARK_WAIT					/* wait until that is done */
+	MARK_WRITE,
+	MARK_CREATE					/* write it while the extension is created */
 } MarkMode;
 
 typedef enum MarkOpenResult
 {
 	MARK_OPENED,
-	MARK_BUSY,					/* another session moves it */
+	MARK_BUSY,					/* another session writes it */
 	MARK_LOCKED,				/* a transaction is about to change it */
 	MARK_MISSING				/* only with MARK_PEEK */
 } MarkOpenResult;
@@ -51,30 +52,32 @@ typedef struct Mark
 
 	/* for mark.c */
 	MarkMode	mode;
-	int			nest_level;		/* of settings, see MarkOpen() */
+	int			nest_level;		/* of settings, see lock_mark() */
 	LOCKMODE	lockmode;
 	LOCKTAG		lock;
 	TransactionId changed_by;	/* see note_change() */
-	Relation	sequence;		/* to write it; else NULL */
+	Relation	sequence;		/* to write it */
 	CompatFile	sequence_file;
 	CompatFile	view_file;
 	Buffer		sequence_buffer;
 	Buffer		view_buffer;
+	GenericXLogState *xlog;
 } Mark;
 
 extern MarkOpenResult MarkOpen(Mark *mark, MarkMode mode);
 extern void MarkClose(Mark *mark);
-extern void MarkCheckStays(const Mark *mark);
-extern void MarkLockPages(Mark *mark);
-extern void MarkLeave(Mark *mark);
-extern bool MarkLook(Mark *mark, MarkMode mode);
+extern bool MarkLockPages(Mark *mark);
+extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
+extern bool MarkRead(Mark *mark, MarkMode mode);
+extern Guard MarkCurrentGuard(void);
 extern char *MarkFirstRow(Buffer buffer, Size size);
 extern char *MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row);
 pg_noreturn extern void MarkThrowLocked(void);
-extern Guard MarkCurrentGuard(void);
+pg_noreturn extern void MarkThrowDamaged(void);
 
 /* in flush.c */
-extern bool MarkFlush(XLogRecPtr lsn, bool finish);
+extern bool MarkFlush(XLogRecPtr lsn);
+extern bool MarkNoticeReload(void);
 
 #endif							/* SNOWFLAKE_MARK_H */

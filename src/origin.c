@@ -42,7 +42,7 @@
  * Returns the old value, or 0 if the sequence cannot be read.
  */
 static uint64
-look(uint64 replacement)
+read_or_replace(uint64 replacement)
 {
 	LOCKMODE	lockmode = replacement == 0 ? AccessShareLock : RowExclusiveLock;
 	Oid			oid = get_relname_relid("system_identifier", ExtensionSchema());
@@ -63,21 +63,22 @@ look(uint64 replacement)
 		sequence->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		RelationGetNumberOfBlocks(sequence) > 0)
 	{
+		/* this may throw, so do it before the page is locked */
+		GenericXLogState *state = replacement == 0 ? NULL : GenericXLogStart(sequence);
+
 		buffer = ReadBuffer(sequence, 0);
-		LockBuffer(buffer, replacement == 0 ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
+		LockBuffer(buffer, state == NULL ? BUFFER_LOCK_SHARE : BUFFER_LOCK_EXCLUSIVE);
 		row = MarkFirstRow(buffer, sizeof(int64));
 		if (row != NULL)
-		{
 			found = ((Form_pg_sequence_data) row)->last_value;
-			if (replacement != 0 && (uint64) found != replacement)
-			{
-				GenericXLogState *state = GenericXLogStart(sequence);
-
-				row = MarkCopyOfRow(state, buffer, row);
-				((Form_pg_sequence_data) row)->last_value = (int64) replacement;
-				(void) GenericXLogFinish(state);
-			}
+		if (row != NULL && state != NULL && (uint64) found != replacement)
+		{
+			row = MarkCopyOfRow(state, buffer, row);
+			((Form_pg_sequence_data) row)->last_value = (int64) replacement;
+			(void) GenericXLogFinish(state);
 		}
+		else if (state != NULL)
+			GenericXLogAbort(state);
 		UnlockReleaseBuffer(buffer);
 	}
 	relation_close(sequence, lockmode);
@@ -92,7 +93,7 @@ void
 OriginCheck(bool leased)
 {
 	uint64		here = GetSystemIdentifier();
-	uint64		found = look(here);
+	uint64		found = read_or_replace(here);
 
 	if (found == 0 || found == here)
 		return;
@@ -114,7 +115,7 @@ OriginCheck(bool leased)
 uint64
 OriginPeek(void)
 {
-	uint64		found = look(0);
+	uint64		found = read_or_replace(0);
 
 	return found != 0 && found != GetSystemIdentifier() ? found :
 		pg_atomic_read_u64(&shared->other_origin);

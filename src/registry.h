@@ -14,6 +14,7 @@
 #ifndef SNOWFLAKE_REGISTRY_H
 #define SNOWFLAKE_REGISTRY_H
 
+#include "clock.h"
 #include "shared.h"
 
 #define LEASE_LIBRARY "snowflake_lease"
@@ -29,6 +30,7 @@ typedef struct SnowflakeInterface
 	TimestampTz (*end_lease) (void);
 	bool		(*layout_is_usable) (void);
 	const Layout *(*layout) (void);
+	ClockSight	(*look_at_clock) (void);
 	char	   *(*layout_to_text) (const Layout *layout);
 	char	   *const *registry;
 	char	   *const *node_name;

@@ -42,6 +42,9 @@
 #include "compat.h"
 #include "registry.h"
 #include "settings.h"
+#include "shared.h"
+#include "stats.h"
+#include "worker.h"
 
 int			setting_worker_id = 0;
 int			setting_datacenter_id = 0;
@@ -124,6 +127,30 @@ assign_number(int newval, void *extra)
 }
 
 /*
+ * The postmaster logs a value that does not fit the layout in force as soon as
+ * it reads it, so that nobody has to wait for the first call that fails.
+ */
+static void
+log_unless_fitting(LayoutField field, const char *name, int value)
+{
+	settings_version++;
+	if (!IsUnderPostmaster && shared != NULL && SharedLayoutIfFixed() != NULL)
+		WorkerCheckField(LOG, &shared->layout, field, name, value);
+}
+
+static void
+assign_worker_id(int newval, void *extra)
+{
+	log_unless_fitting(FIELD_WORKER, "snowflake.worker_id", newval);
+}
+
+static void
+assign_datacenter_id(int newval, void *extra)
+{
+	log_unless_fitting(FIELD_DATACENTER, "snowflake.datacenter_id", newval);
+}
+
+/*
  * Why a text is not a connection string, or NULL.  Only libpq can tell, so we
  * load the lease worker's library, which uses it.  If that fails, we must not
  * throw: an error would end a postmaster that rereads its configuration.
@@ -191,6 +218,36 @@ remember_found(FoundSetting *found)
 		found->source = record->source;
 }
 
+/*
+ * Define the settings of the lease worker, which runs only if the library is
+ * preloaded.  Elsewhere they would only make sessions slower to begin: up to
+ * 15, PostgreSQL sorts all settings again for each one that is new.
+ */
+static void
+define_lease_settings(void)
+{
+	if (preloaded || compat_find_setting("snowflake.registry_lease") != NULL)
+		DefineCustomIntVariable("snowflake.registry_lease",
+								"Sets how long the lease of a worker id lasts.",
+								"The lease is renewed after each third of this time. While the registry cannot be reached, ids are made until the lease ends.",
+								&setting_registry_lease,
+								60000,
+								1000, 24 * 3600 * 1000,
+								PGC_SIGHUP,
+								GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
+								NULL, NULL, NULL);
+
+	if (preloaded || compat_find_setting("snowflake.node_name") != NULL)
+		DefineCustomStringVariable("snowflake.node_name",
+								   "Sets the name of this server in the registry.",
+								   "If empty, the name consists of the host name and the port. A server that asks the registry again under the same name gets its last worker id, if that is free.",
+								   &setting_node_name,
+								   "",
+								   PGC_SIGHUP,
+								   GUC_ALLOW_IN_PARALLEL,
+								   NULL, NULL, NULL);
+}
+
 void
 SettingsDefine(void)
 {
@@ -207,7 +264,7 @@ SettingsDefine(void)
 							0, INT_MAX,
 							PGC_SIGHUP,
 							GUC_ALLOW_IN_PARALLEL,
-							NULL, assign_number, NULL);
+							NULL, assign_worker_id, NULL);
 
 	DefineCustomIntVariable("snowflake.datacenter_id",
 							"Sets the number of the datacenter in this server's ids.",
@@ -217,7 +274,7 @@ SettingsDefine(void)
 							0, INT_MAX,
 							PGC_SIGHUP,
 							GUC_ALLOW_IN_PARALLEL,
-							NULL, assign_number, NULL);
+							NULL, assign_datacenter_id, NULL);
 
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
@@ -277,24 +334,7 @@ SettingsDefine(void)
 							   GUC_SUPERUSER_ONLY | GUC_ALLOW_IN_PARALLEL,
 							   check_registry, assign_registry, NULL);
 
-	DefineCustomIntVariable("snowflake.registry_lease",
-							"Sets how long the lease of a worker id lasts.",
-							"The lease is renewed after each third of this time. While the registry cannot be reached, ids are made until the lease ends.",
-							&setting_registry_lease,
-							60000,
-							1000, 24 * 3600 * 1000,
-							PGC_SIGHUP,
-							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
-							NULL, NULL, NULL);
-
-	DefineCustomStringVariable("snowflake.node_name",
-							   "Sets the name of this server in the registry.",
-							   "If empty, the name consists of the host name and the port. A server that asks the registry again under the same name gets its last worker id, if that is free.",
-							   &setting_node_name,
-							   "",
-							   PGC_SIGHUP,
-							   GUC_ALLOW_IN_PARALLEL,
-							   NULL, NULL, NULL);
+	define_lease_settings();
 
 	MarkGUCPrefixReserved("snowflake");
 
@@ -347,13 +387,13 @@ SettingsCheckUsable(void)
 			continue;
 		if (found->source >= PGC_S_GLOBAL || found->accepted)
 			ereport(ERROR,
-					(errcode(ERRCODE_CONFIG_FILE_ERROR),
+					(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
 					 errmsg("parameter \"%s\" cannot be set for a session",
 							found->name),
 					 errdetail("A value from SET, the connection options, ALTER ROLE or ALTER DATABASE hides the one in the server's configuration."),
 					 errhint("Remove it there and connect again. If the configuration was reloaded while the statement ran, run it again.")));
 		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"%s\" cannot be used", found->name),
 				 errdetail("%s", why_unusable(found)),
 				 found == found_registry ?
@@ -362,7 +402,7 @@ SettingsCheckUsable(void)
 	}
 	if (SettingsRegistryIsUsed() && !preloaded)
 		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+				(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"snowflake.registry\" cannot be used"),
 				 errdetail("The worker that leases worker ids can only be started with the server."),
 				 errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server.")));

@@ -20,11 +20,9 @@
  */
 #include "postgres.h"
 
-#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
-#include "utils/timestamp.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -46,13 +44,16 @@
 #endif
 #define SHMEM_MAGIC		0x534e4f57	/* "SNOW" */
 #ifndef SHMEM_VERSION
-#define SHMEM_VERSION	2
+#define SHMEM_VERSION	3
 #endif
 
 StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,
 				 "shared memory outgrew its size");
 
 SharedState *shared = NULL;
+
+/* settings_version, when the fixed layout was last compared with the setting */
+static uint32 settings_seen = 0;
 
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
@@ -157,9 +158,7 @@ create(void)
 	if (!found)
 	{
 		COMPAT_INITIALIZE(initialize, state);
-		/* read it now: recovery will write a checkpoint of its own */
-		state->clock.server_start = GetCurrentTimestamp();
-		state->clock.checkpoint = ClockReadCheckpoint();
+		ClockNoteStart(&state->clock);
 	}
 	LWLockRelease(AddinShmemInitLock);
 	use(state);
@@ -182,19 +181,17 @@ SharedInit(void)
 static void
 warn_of_pending_layout(void)
 {
-	bool		pending;
-	uint32		hash = 0;
+	int64		hash = 0;
 	bool		warn;
 
 	if (!SettingsLayoutIsUsable())
 		return;
-	pending = memcmp(&setting_layout, &shared->layout, sizeof(Layout)) != 0;
-	if (pending)
-		hash = hash_bytes((unsigned char *) &setting_layout, sizeof(Layout));
+	if (setting_layout.hash != shared->layout.hash)
+		hash = setting_layout.hash;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	warn = pending && shared->pending_layout != hash;
-	shared->pending_layout = hash;
+	warn = hash != 0 && shared->pending_layout_hash != hash;
+	shared->pending_layout_hash = hash;
 	LWLockRelease(&shared->lock);
 
 	if (warn)
@@ -205,43 +202,68 @@ warn_of_pending_layout(void)
 						   LayoutToText(&shared->layout))));
 }
 
+/* Fix the layout to what the setting says, unless that has been done. */
+static void
+fix_layout(void)
+{
+	bool		usable = SettingsLayoutIsUsable();
+	bool		fixed;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (!shared->layout_fixed && usable)
+	{
+		memcpy(&shared->layout, &setting_layout, sizeof(Layout));
+		/* pairs with SharedLayoutIfFixed() */
+		pg_write_barrier();
+		shared->layout_fixed = true;
+	}
+	fixed = shared->layout_fixed;
+	LWLockRelease(&shared->lock);
+
+	if (!fixed)
+		SettingsCheckUsable();
+}
+
+/* The layout in force, or NULL if no ids have been made since the start. */
+const Layout *
+SharedLayoutIfFixed(void)
+{
+	SharedAttach();
+	if (!shared->layout_fixed)
+		return NULL;
+	pg_read_barrier();
+	return &shared->layout;
+}
+
 /*
- * The layout in force.  The first call after the start of the server fixes it
- * to what the setting says, because the words of lanes depend on it.
+ * The layout for calls that make ids.  The first of them after the start of
+ * the server fixes it, because the words of lanes depend on it.
  */
 const Layout *
 SharedLayout(void)
 {
-	static uint32 settings_seen = 0;
+	if (settings_seen != settings_version && SharedLayoutIfFixed() == NULL)
+		fix_layout();
+	return SharedLayoutToRead();
+}
 
+/*
+ * The layout for calls that only read ids: the one in force or, until then,
+ * that of the setting.
+ */
+const Layout *
+SharedLayoutToRead(void)
+{
 	if (likely(settings_seen == settings_version))
 		return &shared->layout;
 
-	SharedAttach();
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (!shared->layout_fixed)
+	if (SharedLayoutIfFixed() == NULL)
 	{
 		if (!SettingsLayoutIsUsable())
 			SettingsCheckUsable();
-		memcpy(&shared->layout, &setting_layout, sizeof(Layout));
-		shared->layout_fixed = true;
+		return &setting_layout;
 	}
-	LWLockRelease(&shared->lock);
-
 	warn_of_pending_layout();
 	settings_seen = settings_version;
 	return &shared->layout;
-}
-
-/* The layout in force, or NULL if nobody has asked for it yet. */
-const Layout *
-SharedLayoutIfFixed(void)
-{
-	bool		fixed;
-
-	SharedAttach();
-	LWLockAcquire(&shared->lock, LW_SHARED);
-	fixed = shared->layout_fixed;
-	LWLockRelease(&shared->lock);
-	return fixed ? &shared->layout : NULL;
 }

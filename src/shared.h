@@ -18,7 +18,7 @@
 #include "layout.h"
 #include "stats.h"
 
-/* The number of lanes, however wide the field of the layout is. */
+/* The most lanes, however wide the field of the layout is. */
 #define MAX_LANES		64
 
 /* Databases that can make ids at the same time. */
@@ -46,14 +46,14 @@ typedef struct DatabaseSlot
 	Oid			database;		/* InvalidOid: free */
 	TransactionId row;			/* xmin of its row in pg_database */
 	int			sessions;
-	/* its bound can be found again and again, see LimitTickFound() */
-	bool		changed;
+	/* its owner can have its bound found again, see LimitCheckFound() */
+	bool		can_recur;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
 	/* no window is opened below this tick */
 	pg_atomic_uint64 floor;
-	/* no window is open below this tick */
-	uint64		closed;
+	/* all windows below this tick have been closed */
+	uint64		closed_below;
 	/* the bound that this server has written to the pages; 0: not known */
 	int64		written;
 	/* when the limit was last moved, by the reference clock */
@@ -61,22 +61,25 @@ typedef struct DatabaseSlot
 } DatabaseSlot;
 
 /*
- * See clock.c.  Times are in us.  Guarded by the lock, which look() in
- * generator.c does not take to read "doubted".
+ * See clock.c.  Offsets are the wall clock minus the reference clock, in us.
+ * Guarded by the lock, but for reading "noted" and, in generator.c, "doubted".
  */
 typedef struct ClockState
 {
-	bool		started;		/* there was a first look */
-	bool		doubted;		/* there is a candidate */
-	/* wall clock minus reference clock: believed, and highest ever believed */
+	bool		noted;			/* the two offsets of the start are set */
+	bool		started;		/* an offset was believed */
+	bool		doubted;
+	/* the one believed last or, at first, that of the server's start */
 	int64		offset;
-	int64		highest;
-	/* an offset that is not believed yet, and since when it was seen */
-	int64		candidate;
-	int64		candidate_since;
-	/* when the server was started, and its last checkpoint before that */
-	TimestampTz server_start;	/* 0: the library is not preloaded */
-	TimestampTz checkpoint;
+	int64		highest;		/* ever believed */
+	TimestampTz reached;		/* latest time before the clock was set back */
+	int64		checkpoint_offset;	/* of the last checkpoint before that */
+
+	/* while in doubt; instants are those of the reference clock, in us */
+	int64		lowest;			/* lowest offset that was seen */
+	int64		doubted_since;
+	int64		seen_at;
+	int64		watched;
 } ClockState;
 
 /* How the last attempt to lease a worker id, or to renew the lease, ended. */
@@ -111,7 +114,9 @@ typedef struct SharedState
 	/* guarded by the lock; the layout never changes once it is fixed */
 	bool		layout_fixed;
 	Layout		layout;
-	uint32		pending_layout; /* hash of the one last warned about, or 0 */
+	int64		pending_layout_hash;	/* the one last warned about, or 0 */
+	bool		announced;		/* the first id was logged; read without the
+								 * lock */
 
 	ClockState	clock;
 	WorkerLease lease;
@@ -151,6 +156,7 @@ extern SharedState *shared;
 extern void SharedInit(void);
 extern void SharedAttach(void);
 extern const Layout *SharedLayout(void);
+extern const Layout *SharedLayoutToRead(void);
 extern const Layout *SharedLayoutIfFixed(void);
 
 #endif							/* SNOWFLAKE_SHARED_H */

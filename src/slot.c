@@ -34,7 +34,7 @@ clear(DatabaseSlot *slot)
 {
 	pg_atomic_write_u64(&slot->limit, 0);
 	pg_atomic_write_u64(&slot->floor, 0);
-	slot->closed = 0;
+	slot->closed_below = 0;
 	slot->written = 0;
 }
 
@@ -55,11 +55,11 @@ SlotForget(void)
 	}
 	else
 		clear(my_slot);
-	my_slot->changed = true;
+	my_slot->can_recur = true;
 }
 
 static void
-leave(int code, Datum arg)
+leave_slot(int code, Datum arg)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	my_slot->sessions--;
@@ -88,8 +88,9 @@ database_row(void)
  * Find the slot of our database, or take one: a free one, or else, of those
  * without sessions, the one with the lowest limit.  When the database that had
  * it makes ids again, they begin above its mark, as after a start.  As no free
- * slot is left, it enters one that was used before.  Such a slot counts as
- * changed, see LimitTickFound(): who has many databases can take them in turn.
+ * slot is left, it enters one that was used before.  Such a slot
+ * can recur, see LimitCheckFound(): the owner of many databases can take them in
+ * turn.
  *
  * If our slot has sessions, its database has not been dropped, so that the row
  * need not be compared.  If it has none, another row means that the database
@@ -132,7 +133,7 @@ SlotEnter(void)
 		 (found->sessions == 0 && found->row != row)))
 	{
 		/* the row may be older than a comparison of two xids allows */
-		found->changed = OidIsValid(found->database) ||
+		found->can_recur = OidIsValid(found->database) ||
 			XidFromFullTransactionId(next_xid) - row <=
 			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
 		found->database = MyDatabaseId;
@@ -151,5 +152,5 @@ SlotEnter(void)
 						   MAX_DATABASES),
 				 errhint("Try again when sessions in other databases have ended.")));
 	my_slot = found;
-	before_shmem_exit(leave, (Datum) 0);
+	before_shmem_exit(leave_slot, (Datum) 0);
 }

@@ -113,9 +113,9 @@ StatsFoldNowAndThen(TimestampTz now)
 	}
 }
 
-/* Count an error by its code, if it keeps a session from making ids. */
-void
-StatsAddError(int code)
+/* errcode() for an error that keeps a session from making ids: counts it. */
+int
+StatsErrcode(int code)
 {
 	static const struct
 	{
@@ -137,15 +137,20 @@ StatsAddError(int code)
 		if (errors[i].code == code)
 			StatsAdd(errors[i].counter, 1);
 	}
+	return errcode(code);
 }
 
 /* Count a step back of the clock, in us. */
 void
 StatsAddStepBack(int64 step, TimestampTz now)
 {
-	pg_atomic_uint64 *largest = &shared_stats->counters[STATS_LARGEST_STEP_BACK];
-	uint64		old = pg_atomic_read_u64(largest);
+	pg_atomic_uint64 *largest;
+	uint64		old;
 
+	if (shared_stats == NULL)
+		return;
+	largest = &shared_stats->counters[STATS_LARGEST_STEP_BACK];
+	old = pg_atomic_read_u64(largest);
 	StatsAdd(STATS_STEPS_BACK, 1);
 	while (old < step && !pg_atomic_compare_exchange_u64(largest, &old, step))
 		;

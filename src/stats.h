@@ -58,7 +58,7 @@ extern void StatsInit(StatsShared *memory);
 extern void StatsAttach(StatsShared *memory);
 extern void StatsFold(void);
 extern void StatsFoldNowAndThen(TimestampTz now);
-extern void StatsAddError(int code);
+extern int	StatsErrcode(int code);
 extern void StatsAdd(StatsCounter counter, uint64 number);
 extern void StatsAddStepBack(int64 step, TimestampTz now);
 extern void StatsReset(void);

@@ -3,8 +3,8 @@
  * status.c
  *	  What snowflake_status() and snowflake_stat() show.
  *
- * Looking does not move the mark, believe the clock, or wait for anything.  It
- * fixes the layout only if the hint has to decode ids that ANALYZE has noted.
+ * Looking does not move the mark, believe the clock, fix the layout, or wait for
+ * anything.
  *
  * snowflake/src/status.c
  *
@@ -61,7 +61,7 @@ typedef enum State
 	STATE_NO_MARK,
 	STATE_WORKER_ID_SET_ASIDE,
 	STATE_TOO_FAR_AHEAD
-}			State;
+} State;
 
 static const struct
 {
@@ -85,7 +85,7 @@ static const struct
 	},
 	[STATE_CLOCK_REFUSED] = {
 		"clock refused",
-		"Set the clock of the server right. If it is right, raise \"snowflake.max_jump\", reload, and lower it again once ids have been made."
+		"Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart."
 	},
 	[STATE_EXHAUSTED] = {
 		"exhausted",
@@ -97,11 +97,11 @@ static const struct
 	},
 	[STATE_WORKER_ID_SET_ASIDE] = {
 		"worker id set aside",
-		"Set \"snowflake.worker_id\" back to the one that reset the mark, or to a fresh one, and reload."
+		"Set \"snowflake.worker_id\" back to the one that reset the mark, and reload. Only that one was said to have made no ids ahead of the clock, and only for the layout that was in force."
 	},
 	[STATE_TOO_FAR_AHEAD] = {
 		"too far ahead",
-		"If the clock was set back, wait until it has caught up, or raise \"snowflake.max_ahead\" and reload. If it was far ahead before, give the server a worker id that has never been used, restart it, and call snowflake_reset_mark()."
+		"Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above the mark. Or give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id."
 	}
 };
 
@@ -126,14 +126,14 @@ get_status(Status *status)
 	if (layout == NULL && SettingsLayoutIsUsable())
 		layout = &setting_layout;
 	status->layout = layout;
-	(void) WorkerGet(&status->worker);
+	WorkerGet(&status->worker);
 	status->has_mark = LimitPeek(layout, &status->worker, &status->mark, &start);
 	if (layout == NULL)
 		return;
 
 	if (status->worker.leased && status->worker.id >= 0)
 	{
-		status->lease_starts = LayoutTickInstant(layout, status->worker.start);
+		status->lease_starts = LayoutTickInstant(layout, status->worker.lease_start);
 		status->lease_ends = LayoutTickInstant(layout, WorkerLeaseEnd(&status->worker));
 	}
 	last_tick = LaneFurthestTick(layout);
@@ -189,13 +189,15 @@ get_state(const Status *status)
 	return STATE_READY;
 }
 
-/* How far an instant is ahead of the clock, as an interval. */
+/* How far an instant, if it is one, is ahead of the clock, as an interval. */
 static Datum
-ahead_datum(TimestampTz instant)
+ahead_datum(TimestampTz instant, bool *isnull)
 {
 	Interval   *ahead = palloc0(sizeof(Interval));
 
-	ahead->time = instant - GetCurrentTimestamp();
+	*isnull = TIMESTAMP_NOT_FINITE(instant);
+	if (!*isnull)
+		ahead->time = instant - GetCurrentTimestamp();
 	return IntervalPGetDatum(ahead);
 }
 
@@ -272,13 +274,13 @@ snowflake_status(PG_FUNCTION_ARGS)
 	i += 3;
 	values[i++] = Int32GetDatum(lanes_in_use);
 	values[i++] = Int32GetDatum(sessions);
-	nulls[i] = TIMESTAMP_NOT_FINITE(status.last_id_at);
-	values[i++] = ahead_datum(status.last_id_at);
+	values[i] = ahead_datum(status.last_id_at, &nulls[i]);
+	i++;
 	nulls[i] = !status.has_mark;
 	values[i++] = Int64GetDatum(status.mark);
 	/* a mark of 0 has no time: no ids have been made yet */
-	nulls[i] = status.mark == 0 || TIMESTAMP_NOT_FINITE(status.mark_at);
-	values[i++] = ahead_datum(status.mark_at);
+	values[i] = ahead_datum(status.mark == 0 ? DT_NOBEGIN : status.mark_at, &nulls[i]);
+	i++;
 	nulls[i] = other_origin == 0;
 	values[i++] = Int64GetDatum((int64) other_origin);
 	nulls[i] = !status.worker.leased;
@@ -289,7 +291,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 	values[i++] = CStringGetTextDatum(LIBRARY_VERSION);
 	values[i++] = CStringGetTextDatum(ExtensionVersion());
 	values[i++] = BoolGetDatum(SettingsArePreloaded());
-	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, i));
 }
 
 /* stat() */
@@ -316,7 +318,7 @@ snowflake_stat(PG_FUNCTION_ARGS)
 	values[NUM_STATS] = TimestampTzGetDatum(last_step_back);
 	nulls[NUM_STATS] = last_step_back == 0;
 	values[NUM_STATS + 1] = TimestampTzGetDatum(pg_atomic_read_u64(&shared->stats.reset_at));
-	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls));
+	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }
 
 /* stat_reset() */

@@ -31,22 +31,19 @@
 #include "worker.h"
 
 
-/* The worker id to use.  Returns the version that goes with it, see lane.c. */
-uint32
+/* The worker id to use, and the version that goes with it, see lane.c. */
+void
 WorkerGet(Worker *worker)
 {
-	uint32		version;
-
 	/* if there is a change going on, this waits for its end */
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	version = pg_atomic_read_u32(&shared->version);
+	worker->version = pg_atomic_read_u32(&shared->version);
 	worker->leased = SettingsRegistryIsUsed();
 	worker->id = worker->leased ? shared->lease.worker_id : setting_worker_id;
-	worker->start = worker->leased ? shared->lease.start : 0;
+	worker->lease_start = worker->leased ? shared->lease.start : 0;
 	LWLockRelease(&shared->lock);
 
 	worker->pair = (int64) setting_datacenter_id << 32 | worker->id;
-	return version;
 }
 
 /*
@@ -60,14 +57,14 @@ WorkerLeaseEnd(const Worker *worker)
 	return worker->leased ? pg_atomic_read_u64(&shared->lease.end) : PG_UINT64_MAX;
 }
 
-/* Check a worker or datacenter id, and shift it into its place. */
-static int64
-put_checked(const Layout *layout, LayoutField field, const char *setting,
-			int64 value)
+/* Report a worker or datacenter id that does not fit its field. */
+void
+WorkerCheckField(int elevel, const Layout *layout, LayoutField field,
+				 const char *setting, int64 value)
 {
 	if (value > LayoutLargest(layout, field))
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIG_FILE_ERROR),
+		ereport(elevel,
+				(elevel >= ERROR ? StatsErrcode(ERRCODE_CONFIG_FILE_ERROR) : errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"%s\" is out of range for the snowflake layout: " INT64_FORMAT,
 						setting, value),
 				 layout->bits[field] == 0 ?
@@ -76,6 +73,14 @@ put_checked(const Layout *layout, LayoutField field, const char *setting,
 				 errdetail("The layout \"%s\" takes values from 0 to " INT64_FORMAT ".",
 						   LayoutToText(layout), LayoutLargest(layout, field)),
 				 errhint("Correct the parameter and reload, or choose another layout and restart the server.")));
+}
+
+/* Check a worker or datacenter id, and shift it into its place. */
+static int64
+put_checked(const Layout *layout, LayoutField field, const char *setting,
+			int64 value)
+{
+	WorkerCheckField(ERROR, layout, field, setting, value);
 	return LayoutPut(layout, field, value);
 }
 

@@ -19,7 +19,8 @@ typedef struct Worker
 	int64		pair;			/* datacenter id << 32 | worker id */
 	int64		bits;			/* both ids and the timeline, in place */
 	bool		leased;
-	uint64		start;			/* first tick of the lease; 0 if not leased */
+	uint64		lease_start;	/* first tick of the lease; 0 if not leased */
+	uint32		version;		/* of shared memory, when all this was read */
 } Worker;
 
 /* The name of a LeaseState in snowflake_status(), and the hint for it. */
@@ -29,8 +30,10 @@ typedef struct LeaseWords
 	const char *hint;
 } LeaseWords;
 
-extern uint32 WorkerGet(Worker *worker);
+extern void WorkerGet(Worker *worker);
 extern uint64 WorkerLeaseEnd(const Worker *worker);
+extern void WorkerCheckField(int elevel, const Layout *layout,
+							 LayoutField field, const char *setting, int64 value);
 extern void WorkerPutBits(Worker *worker, const Layout *layout);
 extern int64 WorkerMask(const Layout *layout);
 extern bool WorkerFits(const Worker *worker, const Layout *layout);

@@ -145,8 +145,8 @@ start_with_clock($node, -3 * 365 * 86400);
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, 'SF002', 'a clock before the epoch is an error');
 like($message, qr/clock is before the epoch.*DETAIL: .*clock says.*HINT: /s, 'with detail and hint');
-# ids were a day ahead before the server was started with a clock before the epoch
-set_clock($node, 86400);
+# far ahead of both the time believed and the last checkpoint
+set_clock($node, 400 * 86400);
 is($node->safe_psql('postgres', 'SELECT state FROM snowflake_status()'), 'clock refused', 'the state announces that');
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, 'SF002', 'the error stays while the clock may be a glitch');
@@ -165,24 +165,27 @@ $node->stop;
 
 # At a start, the jump is measured from the last checkpoint, and the first reading is
 # trusted.
-start_with_clock($node, 86400);
+start_with_clock($node, 401 * 86400);
 is($node->safe_psql('postgres', "SELECT $ahead"), 't', 'a clock that is ahead at a start is followed at once');
 $node->append_conf('postgresql.conf', 'snowflake.max_jump = 31536000');
 $node->stop;
-start_with_clock($node, 400 * 86400);
+start_with_clock($node, 801 * 86400);
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, 'SF005', 'but not one that jumped by more than a year while the server was down');
-set_clock($node, 86400);
+set_clock($node, 401 * 86400);
 ($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
 is($code, '00000', 'ids are made again when the clock is set right');
 $node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
 $node->stop;
-start_with_clock($node, 86400);
+start_with_clock($node, 401 * 86400);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-set_clock($node, 400 * 86400);
+set_clock($node, 801 * 86400);
 crash($node);
-($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF005', 'a crash restart does not make such a clock acceptable');
+$session = $node->background_psql('postgres', on_error_stop => 0);
+my (undef, $found, $others) = ids_until($session, 'SF005', 801 * 86400, 401 * 86400);
+is($found, 'SF005', 'a crash restart does not make such a clock acceptable');
+is($others, '', 'and until it is refused, ids follow the old clock');
+$session->quit;
 $node->stop;
 
 # Strategy: refuse.  Ids are never ahead of the clock, not even by a tick.

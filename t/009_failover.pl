@@ -510,7 +510,7 @@ sub wait_until_blocked
 
 	ok( $node->poll_query_until(
 			'postgres', q{
-SELECT count(*) FILTER (WHERE wait_event = 'SyncRep') = 1 AND count(*) FILTER (WHERE wait_event_type = 'Lock') = 2
+SELECT count(*) FILTER (WHERE wait_event = 'SyncRep') = 1 AND count(*) FILTER (WHERE wait_event_type = 'Extension') = 2
 FROM pg_stat_activity WHERE application_name = 'client'}),
 		'clients wait until the mark is on the standby');
 	return;

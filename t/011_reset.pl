@@ -17,8 +17,15 @@ use Time::HiRes qw(sleep time);
 # ticks pass again each time the clock is set to it.
 my $accident = time + 100 * 86400;
 
-my $reset = 'SET client_min_messages = notice; SELECT snowflake_reset_mark()';
 my ($code, $message);
+
+# A reset by an operator who states that a worker id has made no ids.
+sub reset_for
+{
+	my ($worker_id) = @_;
+
+	return "SET client_min_messages = notice; SELECT snowflake_reset_mark($worker_id)";
+}
 
 # Make an id.  Returns its worker id, as "7" if the id is of the present and "7 far
 # ahead" if it is of the accident, or the SQLSTATE of the error.
@@ -64,7 +71,7 @@ sub begin_reset
 	my $session = $node->background_psql('postgres', on_error_stop => 0);
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
 
-	begin_query($session, "$reset;");
+	begin_query($session, reset_for(7) . ';');
 	wait_until($node, $pid, "wait_event = 'SyncRep'", 'a reset waits for a standby');
 	return ($session, $pid);
 }
@@ -138,7 +145,7 @@ sub hunt_old_worker_id
 	begin_query($stuck, "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
 	wait_until($node, $pid, "wait_event_type = 'Extension'", 'a statement waits for the clock');
 	set_and_reload($node, 'snowflake.worker_id = 7');
-	($code, $message) = sqlstate_of($node, $reset);
+	($code, $message) = sqlstate_of($node, reset_for(7));
 	$result{reset} = $code;
 	$result{fresh} = next_id($node);
 	# it wakes up now and then
@@ -161,7 +168,7 @@ sub hunt_old_worker_id
 	# A step forward is followed only after a while, in which ids are of the present.
 	set_and_reload($node, 'snowflake.worker_id = 3');
 	$result{reload} = next_id($node);
-	($result{again}) = sqlstate_of($node, $reset);
+	($result{again}) = sqlstate_of($node, reset_for(3));
 	($second, undef, $result{errors}) = live_from($node, $accident - 5, $end + 1);
 	$ids = $stuck->query('SELECT 1') =~ s/\n.*//sr;
 	$stuck->quit;
@@ -206,7 +213,7 @@ my $node = new_server(
 $node->safe_psql('postgres', 'CREATE DATABASE other');
 add_extension($node, 'other');
 my @before = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
-($code, $message) = sqlstate_of($node, $reset);
+($code, $message) = sqlstate_of($node, reset_for(3));
 is($code, '00000', 'a reset that is not needed does not fail');
 like($message, qr/NOTICE: .*not too far ahead.*Nothing was reset/s, 'but gives a notice');
 $node->stop;
@@ -219,7 +226,7 @@ set_clock($node, 0);
 is($code, 'SF001', 'ids are too far ahead when the clock is right again');
 like($message, qr/HINT: .*snowflake_reset_mark/s, 'the error says what to do');
 set_and_reload($node, 'snowflake.worker_id = 7');
-($code, $message) = sqlstate_of($node, $reset);
+($code, $message) = sqlstate_of($node, reset_for(7));
 is($code, '55000', 'no reset while lanes are ahead');
 like($message, qr/HINT:  Restart the server/, 'the error says what to do');
 is(next_id($node), 'SF001', 'ids are still too far ahead');
@@ -227,19 +234,22 @@ $node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
 $node->stop;
 start_with_clock($node, 0);
 
-# A fresh worker id
-($code, $message) = sqlstate_of($node, $reset);
+# The likeliest mistakes
+my $ways = qr/HINT: .*statement that this worker id.*has never made an id in this database.*restart.*wait.*raise/s;
+($code, $message) = sqlstate_of($node, reset_for(3));
 is($code, '55000', 'no reset for the worker id that ran ahead');
-like($message, qr/same worker id.*HINT: .*worker id that has never been used/s, 'the error says what to do');
+like($message, qr/same worker id.*$ways/s, 'the error shows all ways');
+($code, $message) = sqlstate_of($node, reset_for(7));
+is($code, '22023', 'no reset for a worker id that is not in force');
+like($message, qr/DETAIL:  The worker id in force is 3\..*$ways/s, 'the error shows all ways');
 
-# A limited max_ahead
+# Without a limit, nothing is too far ahead.
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 is($session->query('SELECT snowflake_nextval()'), '', 'a session from before the reset makes no ids');
 take_errors($session);
 set_and_reload($node, "snowflake.worker_id = 7\nsnowflake.max_ahead = -1");
-($code, $message) = sqlstate_of($node, $reset);
-is($code, '55000', 'no reset if max_ahead has no limit');
-like($message, qr/HINT: .*snowflake\.max_ahead/s, 'the error says what to do');
+($code, $message) = sqlstate_of($node, reset_for(7));
+like($message, qr/NOTICE: .*Nothing was reset.*max_ahead" is -1/s, 'no reset if max_ahead has no limit');
 set_and_reload($node, "snowflake.max_ahead = '5s'");
 
 # An advance that changes nothing does not look like ids of the fresh worker id, either.
@@ -253,9 +263,9 @@ is( $node->safe_psql('postgres', 'SELECT bound FROM snowflake_internal.guard'),
 $node->safe_psql(
 	'postgres',
 	'CREATE ROLE admin LOGIN; GRANT EXECUTE ON FUNCTION snowflake_reset_mark TO admin; CREATE ROLE nobody LOGIN');
-($code) = sqlstate_of($node, $reset, user => 'nobody');
+($code) = sqlstate_of($node, reset_for(7), user => 'nobody');
 is($code, '42501', 'a role without the privilege may not reset');
-($code, $message) = sqlstate_of($node, $reset, user => 'admin');
+($code, $message) = sqlstate_of($node, reset_for(7), user => 'admin');
 is($code, '00000', 'a role with the privilege may reset') or diag($message);
 like($message, qr/NOTICE: .*snowflake mark was reset/s, 'and gets a notice');
 
@@ -264,7 +274,7 @@ is(next_id($node), 7, 'a new session makes ids of the present');
 is($session->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 7, 'and so does one from before the reset');
 $session->quit;
 is(next_id($node, 'other'), 'SF001', 'the other database has a mark of its own');
-($code) = sqlstate_of($node, $reset, database => 'other');
+($code) = sqlstate_of($node, reset_for(7), database => 'other');
 is($code, '00000', 'the other database can be reset in turn');
 is(next_id($node, 'other'), 7, 'then it makes ids, too');
 
@@ -274,13 +284,13 @@ foreach my $database ('postgres', 'other')
 		$node->safe_psql($database, 'SELECT snowflake_nextval()'),
 		'>', shift @before, "$database: ids are above those before the accident");
 }
-($code, $message) = sqlstate_of($node, $reset);
+($code, $message) = sqlstate_of($node, reset_for(7));
 like($message, qr/NOTICE: .*Nothing was reset/s, 'a second reset has nothing to do');
 
 # A third worker id was not reset to the present.
 set_and_reload($node, 'snowflake.worker_id = 9');
 is(next_id($node), 'SF001', 'a third worker id may have run ahead, too');
-($code) = sqlstate_of($node, $reset);
+($code) = sqlstate_of($node, reset_for(9));
 is($code, '00000', 'it can do a reset of its own');
 is(next_id($node), 9, 'then it makes ids of the present');
 set_and_reload($node, 'snowflake.worker_id = 7');
@@ -291,32 +301,28 @@ start_with_clock($node, 0);
 is(next_id($node), 9, 'all of that survives a crash');
 $node->stop('immediate');
 
-# By force, and in a layout without a worker id
-foreach my $layout ('snowflake', 'snowflake worker:0')
-{
-	$node = new_server(
-		$layout eq 'snowflake' ? 'force' : 'no_worker',
-		clock => 1,
-		'snowflake.layout' => $layout,
-		'snowflake.max_wait' => 0);
-	$node->stop;
-	start_with_clock($node, $accident - time);
-	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-	$node->stop;
-	start_with_clock($node, 0);
-	($code) = sqlstate_of($node, $reset);
-	is($code, '55000', "layout '$layout': no reset for the same worker id");
-	($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark(true)');
-	is($code, '00000', 'but it can be forced') or diag($message);
-	like(
-		$node->safe_psql('postgres', 'SELECT snowflake_timestamp(snowflake_nextval()) - clock_timestamp()'),
-		qr/^-?00:00:0/, 'ids are of the present then');
-	$node->stop;
-}
+# Without worker ids, nothing would keep new ids apart.
+$node = new_server(
+	'no_worker',
+	clock => 1,
+	'snowflake.layout' => 'snowflake worker:0',
+	'snowflake.max_wait' => 0);
+$node->stop;
+start_with_clock($node, $accident - time);
+my $far_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+$node->stop;
+start_with_clock($node, 0);
+($code, $message) = sqlstate_of($node, reset_for(0));
+is($code, '55000', 'no reset in a layout without worker ids');
+like($message, qr/HINT:  Wait .*raise "snowflake\.max_ahead".*setval/s, 'the error shows the other ways');
+set_and_reload($node, 'snowflake.max_ahead = -1');
+cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $far_id, 'one of them is to raise max_ahead');
+$node->stop;
 
 #
 # The owner of a database sets the mark far ahead while ids are ahead of the clock, and
-# the server crashes.  Even a forced reset does not forget those ids.
+# the server crashes.  Even the reset of an operator who is mistaken does not forget those
+# ids, because the guard is near.
 #
 $node = new_server(
 	'set',
@@ -328,44 +334,125 @@ my $last_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 $node->safe_psql('postgres', "SELECT setval('snowflake_internal.mark', snowflake_compose(now() + '1 year', 0, 4))");
 $node->stop('immediate');
 $node->start;
-($code) = sqlstate_of($node, $reset);
-is($code, '55000', 'a mark that SQL set far ahead is not reset for the same worker id');
-($code, $message) = sqlstate_of($node, 'SET client_min_messages = notice; SELECT snowflake_reset_mark(true)');
-like($message, qr/mark was reset/, 'but this can be forced');
+($code, $message) = sqlstate_of($node, reset_for(3));
+like($message, qr/mark was reset/, 'a mark that SQL set far ahead is reset');
 cmp_ok(
 	$node->safe_psql('postgres', 'SELECT snowflake_nextval()'),
 	'>', $last_id, 'ids begin above those that were ahead of the clock');
 $node->stop;
 
 #
-# Sessions make ids during a reset: one has just read the mark of the accident, two
-# others the clock of the accident.  None of them brings the accident back.
+# A reset holds for the layout that was in force.  In another one, an id of the fresh
+# worker id may equal one that was made far ahead.
+#
+sub hunt_other_layout
+{
+	my ($mutant) = @_;
+	my ($node, $first, $end) = server_after_accident(
+		$mutant ? 'layout_mutant' : 'layout',
+		'snowflake.layout' => 'time:41 worker:3 sequence:5',
+		mutant => $mutant);
+	my %result;
+
+	$node->append_conf('postgresql.conf', 'snowflake.worker_id = 7');
+	start_with_clock($node, 0);
+	$node->safe_psql('postgres', reset_for(7));
+	$result{fresh} = next_id($node);
+	$node->append_conf('postgresql.conf', "snowflake.layout = 'time:41 sequence:5 worker:3'");
+	$node->stop('immediate');
+	start_with_clock($node, 0);
+	$result{changed} = next_id($node);
+	$node->stop('immediate');
+	start_with_clock($node, $accident - time);
+	my ($second) = live_from($node, $accident, $end + 1);
+	@result{ 'ids', 'duplicates' } = count_duplicates(@$first, @$second);
+	($result{again}) = count_duplicates(@$second);
+	$node->stop('immediate');
+	return \%result;
+}
+
+$result = hunt_other_layout();
+is($result->{fresh}, 7, 'a reset is for the layout in force');
+is($result->{changed}, 'SF001', 'in another layout, the fresh worker id makes no ids');
+is($result->{duplicates}, 0, "and none of $result->{ids} ids again when the clock gets there");
+cmp_ok($result->{again}, '>', 1000, 'although it makes ids');
+if (with_mutants())
+{
+	$result = hunt_other_layout('exempts every layout');
+	cmp_ok($result->{duplicates}, '>', 0, 'mutant that exempts every layout: duplicates are found');
+}
+
+#
+# The layout is changed, and the mark is far ahead of the clock in the new one.  No worker
+# id keeps its ids apart from those of the old one, in which it has other bits.
+#
+sub hunt_changed_layout
+{
+	my ($mutant) = @_;
+	my $node = new_hunting_server(
+		$mutant ? 'changed_mutant' : 'changed',
+		'snowflake.layout' => 'time:41 worker:3 sequence:5 epoch:2026-01-01T00:00:00Z',
+		'snowflake.worker_id' => 3,
+		mutant => $mutant);
+	my $began = time;
+	my ($first, $end) = live_from($node, $began, $began + 2);
+	my %result;
+
+	$node->stop;
+	$node->append_conf(
+		'postgresql.conf',
+		"snowflake.layout = 'time:41 sequence:5 worker:3 epoch:2026-01-01T00:00:30Z'\nsnowflake.worker_id = 7");
+	start_with_clock($node, 0);
+	@result{ 'code', 'message' } = sqlstate_of($node, reset_for(7));
+	# the same ticks again, counted from the new epoch
+	my $second = [];
+	if ($result{code} eq '00000')
+	{
+		$node->stop;
+		start_with_clock($node, $began + 30 - time);
+		($second) = live_from($node, $began + 30, $end + 30);
+	}
+	@result{ 'ids', 'duplicates' } = count_duplicates(@$first, @$second);
+	$node->stop('immediate');
+	return \%result;
+}
+
+$result = hunt_changed_layout();
+is($result->{code}, '55000', 'no reset after a change of the layout');
+like(
+	$result->{message}, qr/after the layout was changed.*HINT:  Wait .*raise .*return to the old layout/s,
+	'the error shows the ways');
+is($result->{duplicates}, 0, "none of $result->{ids} ids is made twice");
+if (with_mutants())
+{
+	$result = hunt_changed_layout('resets for any layout');
+	cmp_ok($result->{duplicates}, '>', 0, 'mutant that resets for any layout: duplicates are found');
+}
+
+#
+# Sessions make ids while a reset waits for a standby: one has just read the mark of the
+# accident, the other sees the clock of the accident for a moment.  Neither brings the
+# accident back.
 #
 ($node) = server_after_accident('extenders');
 $node->append_conf('postgresql.conf', "snowflake.worker_id = 7");
 start_with_clock($node, 0);
-my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 3;
+my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
 my @pids = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
-my $waits = "state = 'active' AND wait_event_type IN ('Extension', 'Lock')";
 
 begin_query($sessions[0], "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
-wait_until($node, $pids[0], $waits, 'a session has read the mark of the accident');
+wait_until($node, $pids[0], "wait_event_type = 'Extension'", 'a session has read the mark of the accident');
 set_and_reload($node, "synchronous_standby_names = 'nobody'");
 my ($resetter) = begin_reset($node);
 set_clock($node, $accident - time);
-
-# the second one comes when that clock may be followed
-foreach my $i (1, 2)
-{
-	begin_query($sessions[$i], 'SELECT snowflake_nextval();');
-	wait_until($node, $pids[$i], $waits, 'another session has read its clock');
-	sleep 3.5 if $i == 1;
-}
+begin_query($sessions[1], 'SELECT snowflake_nextval();');
+sleep 0.5;
 set_clock($node, 0);
 set_and_reload($node, "synchronous_standby_names = ''");
 $resetter->query('SELECT 1');
 unlike(take_errors($resetter), qr/ERROR|WARNING/, 'the reset succeeds');
-foreach my $i (0 .. 2)
+
+foreach my $i (0, 1)
 {
 	my $id = $sessions[$i]->query_safe('SELECT 1') =~ s/\n.*//sr;
 	is( $node->safe_psql('postgres', "SELECT extract(epoch FROM snowflake_timestamp($id)) < $accident - 50 * 86400"),

@@ -191,15 +191,25 @@ $node->stop;
 $node->append_conf('postgresql.conf', 'snowflake.worker_id = 1');
 start_with_clock($node, 0);
 is(status_of($node, 'state'), 'too far ahead', 'ids are an hour ahead');
-$node->safe_psql('postgres', 'SELECT snowflake_reset_mark()');
+$node->safe_psql('postgres', 'SELECT snowflake_reset_mark(1)');
 is(status_of($node, 'state'), 'ready', 'a reset with a fresh worker id helps');
 set_and_reload($node, 'snowflake.worker_id = 0');
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'the old worker id makes no ids');
 is(status_of($node, 'state'), 'worker id set aside', 'the state shows it');
 
-# settings that cannot be used
-$node->append_conf('postgresql.conf', "snowflake.worker_id = 4711");
-$node->reload;
+# what the log says when ids are first made, and when the worker id cannot be used
+my $log = slurp_file($node->logfile);
+like(
+	$log, qr/LOG:  making snowflake ids with worker id 0 from "snowflake.worker_id"\n.*DETAIL: .*The layout is "/,
+	'the first id is logged');
+my @started = $log =~ /database system is ready to accept connections/g;
+my @announced = $log =~ /making snowflake ids/g;
+cmp_ok(@announced, '<=', @started, 'once for each start');
+my $position = -s $node->logfile;
+set_and_reload($node, 'snowflake.worker_id = 4711');
+$node->wait_for_log(
+	qr/LOG:  parameter "snowflake.worker_id" is out of range for the snowflake layout: 4711/,
+	$position);
 ok( $node->poll_query_until('postgres', 'SELECT worker_id = 4711 FROM snowflake_status()'),
 	'the status shows new settings');
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'F0000', 'no ids if the worker id is out of range');

@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
-use Time::HiRes qw(sleep time clock_gettime CLOCK_MONOTONIC);
+use Time::HiRes qw(sleep time);
 use Time::Local qw(timegm);
 
 my $hour = 3600;
@@ -20,65 +20,6 @@ my $year = 365 * $day;
 my $far_ahead = timegm(0, 0, 0, 1, 5, 2090) - time;    # in 2090
 
 my ($code, $message);
-
-# Make ids in a given or a new session, and tell their time: "right" if it is that of a
-# clock off by a number of seconds, or up to 5 s ahead of it.  Of several offsets, one
-# suffices.  If the call fails, return the SQLSTATE.
-sub ids_by
-{
-	my ($offset, $where, $database) = @_;
-	my ($first, @others) = ref $offset ? @$offset : $offset;
-	my $sql = <<'EOC';
-SELECT 'ids', extract(epoch FROM min(made)), extract(epoch FROM max(made))
-FROM (SELECT snowflake_timestamp(snowflake_nextval()) AS made FROM generate_series(1, 100)) AS ids;
-EOC
-	my $before = server_time();
-	my ($out, $err);
-
-	if (ref $where eq 'PostgreSQL::Test::BackgroundPsql')
-	{
-		$out = $where->query("\\set VERBOSITY verbose\n$sql");
-		$err = take_errors($where);
-	}
-	else
-	{
-		(undef, $out, $err) = $where->psql($database // 'postgres', "\\set VERBOSITY verbose\n$sql");
-	}
-	my $after = server_time();
-
-	return $1 if $err =~ /ERROR:  (\w{5}):/;
-	my ($min, $max) = $out =~ /^ids\|([\d.]+)\|([\d.]+)$/m or die "no ids: $out $err";
-	foreach ($first, @others)
-	{
-		return 'right' if $min >= $before + $_ - 0.05 && $max <= $after + $_ + 5;
-	}
-	return $min < $before + $first - 0.05
-	  ? sprintf('%.3f s behind', $before + $first - $min)
-	  : sprintf('%.3f s ahead', $max - $after - $first);
-}
-
-# Make ids every 0.1 s until their time is that of a clock off by a number of seconds,
-# or a call fails with a given SQLSTATE.  Returns how long that took, the last result,
-# and earlier results that were neither as expected nor "right".
-sub ids_until
-{
-	my ($session, $expected, $offset, $old_offset) = @_;
-	my $began = clock_gettime(CLOCK_MONOTONIC);
-	my %others;
-
-	while (clock_gettime(CLOCK_MONOTONIC) < $began + 30)
-	{
-		my $found = ids_by($offset, $session);
-		return (clock_gettime(CLOCK_MONOTONIC) - $began, $found, join ' ', sort keys %others)
-		  if $found eq $expected;
-		# this result may be the first one as expected
-		$found = ids_by($expected eq 'right' ? [ $old_offset, $offset ] : $old_offset, $session)
-		  if $found =~ / /;
-		$others{$found} = 1 if $found ne 'right' && $found ne $expected;
-		sleep 0.1;
-	}
-	return (30, 'too late', join ' ', sort keys %others);
-}
 
 #
 # A glitch: the clock is far ahead for a moment, during which ids are made.

@@ -8,6 +8,7 @@
 #define READ(x)			atomic_load_explicit(x, memory_order_relaxed)
 #define WRITE(x, value)	atomic_store_explicit(x, value, memory_order_relaxed)
 #define READ_BARRIER	atomic_thread_fence(memory_order_acquire);
+#define WRITE_BARRIER	atomic_thread_fence(memory_order_release);
 #define FULL_BARRIER	atomic_thread_fence(memory_order_seq_cst);
 #define COMPARE_AND_SWAP(x, old, new) \
 	atomic_compare_exchange_strong_explicit(x, old, new, memory_order_relaxed, memory_order_relaxed)
