@@ -3,8 +3,9 @@
  * connection.c
  *	  The lease worker's connection to the registry.
  *
- * Nothing here waits for long or keeps the server from being stopped, because
- * the function of libpq that looks up names is called only in a thread.
+ * Nothing here waits for long, keeps other hosts from being tried, or keeps the
+ * server from being stopped, because the function of libpq that looks up names
+ * is called only in a thread.
  *
  * snowflake/registry/connection.c
  *
@@ -20,6 +21,7 @@
 #include "portability/instr_time.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
+#include "utils/memutils.h"
 
 #include "compat.h"
 #include "connection.h"
@@ -121,22 +123,31 @@ ConnectionSleep(long delay)
 }
 
 /*
+ * How many ms are left of those for a connection or an answer; "start" is when
+ * we began to wait.
+ */
+static long
+time_left(instr_time start)
+{
+	instr_time	elapsed;
+	long		timeout = *snowflake->registry_lease / RENEWALS;
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	timeout = Min(ANSWER_TIMEOUT, timeout) - (long) INSTR_TIME_GET_MILLISEC(elapsed);
+	return ShutdownRequestPending ? Min(timeout, SHUTDOWN_TIMEOUT) : timeout;
+}
+
+/*
  * Wait until the connection can be read from or written to.  False if that
- * takes too long; "start" is when we began to wait.
+ * takes too long.
  */
 static bool
 wait_for_socket(int event, instr_time start)
 {
-	instr_time	elapsed;
-	long		left;
+	long		left = time_left(start);
 	int			occurred;
 
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	left = Min(ANSWER_TIMEOUT, *snowflake->registry_lease / RENEWALS) -
-		(long) INSTR_TIME_GET_MILLISEC(elapsed);
-	if (ShutdownRequestPending)
-		left = Min(left, SHUTDOWN_TIMEOUT);
 	if (left <= 0)
 		return false;
 
@@ -165,52 +176,119 @@ list_element(const char *list, int number, int *length)
 
 /*
  * We start a connection in a thread: libpq looks up the name of the host for
- * as long as the resolver takes, and no signal ends that, so that the server
- * could not be stopped meanwhile.  The thread calls no function of the server,
- * and handles no signals.
+ * as long as the resolver takes, and no signal ends that.  If it takes too
+ * long, we go on to the next host, and free the attempt once the thread has
+ * ended.  The thread calls no function of the server, and handles no signals.
  */
-static struct
+typedef struct Attempt
 {
-	const char *keywords[6];
-	const char *values[6];
+	struct Attempt *next;
+	int			host;			/* index in the setting */
+	char	   *keywords[6];
+	char	   *values[6];
+	int			number;			/* of keywords; NULL follows */
+	pthread_t	thread;
 	PGconn	   *connection;
 	pg_atomic_uint32 ended;
-}			attempt;
+} Attempt;
+
+/* Attempts that took too long. */
+static Attempt *hanging = NULL;
+
+static void
+add_keyword(Attempt *attempt, const char *keyword, const char *value)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	attempt->keywords[attempt->number] = pstrdup(keyword);
+	attempt->values[attempt->number++] = pstrdup(value);
+	MemoryContextSwitchTo(old);
+}
+
+static void
+free_attempt(Attempt *attempt)
+{
+	for (int i = 0; i < attempt->number; i++)
+	{
+		pfree(attempt->keywords[i]);
+		pfree(attempt->values[i]);
+	}
+	pfree(attempt);
+}
+
+/* End an attempt whose thread has ended.  Returns its connection. */
+static PGconn *
+end_attempt(Attempt *attempt)
+{
+	PGconn	   *made = attempt->connection;
+
+	pthread_join(attempt->thread, NULL);
+	free_attempt(attempt);
+	return made;
+}
+
+/* Free attempts that have ended, and tell whether one for a host has not. */
+static bool
+host_hangs(int host)
+{
+	bool		hangs = false;
+
+	for (Attempt **link = &hanging; *link != NULL;)
+	{
+		Attempt    *attempt = *link;
+
+		if (pg_atomic_read_u32(&attempt->ended) != 0)
+		{
+			*link = attempt->next;
+			PQfinish(end_attempt(attempt));
+			continue;
+		}
+		hangs |= attempt->host == host;
+		link = &attempt->next;
+	}
+	return hangs;
+}
 
 static void *
 run_attempt(void *arg)
 {
-	attempt.connection = PQconnectStartParams(attempt.keywords, attempt.values, true);
-	pg_atomic_write_u32(&attempt.ended, 1);
+	Attempt    *attempt = (Attempt *) arg;
+
+	attempt->connection = PQconnectStartParams((const char *const *) attempt->keywords,
+											   (const char *const *) attempt->values, true);
+	pg_atomic_fetch_add_u32(&attempt->ended, 1);
 	return NULL;
 }
 
-/* Returns NULL if the worker has to end; the thread then goes on. */
+/* Returns NULL if the attempt takes too long, or the worker has to end. */
 static PGconn *
-make_attempt(void)
+make_attempt(Attempt *attempt, instr_time start)
 {
-	pthread_t	thread;
 	sigset_t	all_signals;
 	sigset_t	old_signals;
-	bool		started;
+	int			error;
 
-	pg_atomic_init_u32(&attempt.ended, 0);
+	pg_atomic_init_u32(&attempt->ended, 0);
 	sigfillset(&all_signals);
 	pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);
-	started = pthread_create(&thread, NULL, run_attempt, NULL) == 0;
+	error = pthread_create(&attempt->thread, NULL, run_attempt, attempt);
 	pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
-	if (!started)
-		run_attempt(NULL);
+	if (error != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
+				 errmsg("could not start a thread: %s", strerror(error))));
 
-	while (pg_atomic_read_u32(&attempt.ended) == 0)
+	while (pg_atomic_read_u32(&attempt->ended) == 0)
 	{
-		if (ShutdownRequestPending)
+		if (ShutdownRequestPending || time_left(start) <= 0)
+		{
+			attempt->next = hanging;
+			hanging = attempt;
 			return NULL;
+		}
 		ConnectionSleep(ATTEMPT_POLL);
 	}
-	if (started)
-		pthread_join(thread, NULL);
-	return attempt.connection;
+	return end_attempt(attempt);
 }
 
 /*
@@ -219,17 +297,19 @@ make_attempt(void)
  * would use it up.
  */
 static PGconn *
-start_connection(void)
+start_connection(instr_time start)
 {
-	int			num_keywords = 2;
 	int			num_hosts = 1;
-	PQconninfoOption *options = PQconninfoParse(*snowflake->registry, NULL);
+	int			host = next_host;
+	PQconninfoOption *options;
+	Attempt    *attempt;
 
-	attempt.keywords[0] = "fallback_application_name";
-	attempt.values[0] = "snowflake";
+	attempt = MemoryContextAllocZero(TopMemoryContext, sizeof(Attempt));
+	attempt->host = host;
+	add_keyword(attempt, "fallback_application_name", "snowflake");
 	/* libpq expands a connection string in the place of a database's name */
-	attempt.keywords[1] = "dbname";
-	attempt.values[1] = *snowflake->registry;
+	add_keyword(attempt, "dbname", *snowflake->registry);
+	options = PQconninfoParse(*snowflake->registry, NULL);
 	for (PQconninfoOption *option = options; option != NULL && option->keyword != NULL; option++)
 	{
 		int			length;
@@ -240,14 +320,18 @@ start_connection(void)
 			 strcmp(option->keyword, "port") != 0))
 			continue;
 		/* later keywords take precedence */
-		attempt.keywords[num_keywords] = option->keyword;
-		attempt.values[num_keywords++] = list_element(option->val, next_host, &length);
+		add_keyword(attempt, option->keyword, list_element(option->val, host, &length));
 		num_hosts = Max(num_hosts, length);
 	}
 	PQconninfoFree(options);
-	attempt.keywords[num_keywords] = NULL;
-	next_host = (next_host + 1) % num_hosts;
-	return make_attempt();
+	next_host = (host + 1) % num_hosts;
+	/* at most one thread for each host */
+	if (host_hangs(host))
+	{
+		free_attempt(attempt);
+		return NULL;
+	}
+	return make_attempt(attempt, start);
 }
 
 static bool
@@ -256,10 +340,13 @@ connect_to_registry(void)
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 	instr_time	start;
 
-	connection = start_connection();
-	if (connection == NULL)
-		return false;
 	INSTR_TIME_SET_CURRENT(start);
+	connection = start_connection(start);
+	if (connection == NULL)
+	{
+		fail_host("lookup of the host name timed out");
+		return false;
+	}
 	PQsetNoticeReceiver(connection, receive_notice, NULL);
 	if (PQstatus(connection) == CONNECTION_BAD)
 		status = PGRES_POLLING_FAILED;

@@ -165,9 +165,25 @@ pass_lease_on(void)
 	ereport(LOG, (errmsg("registry of snowflake worker ids answers again")));
 }
 
+/*
+ * The time that ids follow.  False if the clock is refused: a lease by such a
+ * clock would block the worker id for as long as it is ahead.
+ */
+static bool
+look_at_clock(TimestampTz *now)
+{
+	ClockSight	sight = snowflake->look_at_clock();
+
+	*now = sight.time;
+	if (sight.refused)
+		LeaseNoteFailure(LEASE_REFUSED, "the clock jumped too far ahead",
+						 psprintf("The clock says %s.", timestamptz_to_str(sight.time)));
+	return !sight.refused;
+}
+
 /* Lease a worker id.  Returns whether we have one. */
 static bool
-acquire(void)
+acquire(TimestampTz now)
 {
 	const Layout *layout = snowflake->layout();
 	int64		worker_ids = LayoutLargest(layout, FIELD_WORKER) + 1;
@@ -176,7 +192,7 @@ acquire(void)
 		instance,
 		snowflake->layout_to_text(layout),
 		int64_text(worker_ids),
-		instant_text(GetCurrentTimestamp()),
+		instant_text(now),
 		int64_text(*snowflake->registry_lease)
 	};
 	PGresult   *answer;
@@ -211,13 +227,13 @@ acquire(void)
 
 /* Renew our lease.  Returns whether we still have it. */
 static bool
-renew(void)
+renew(TimestampTz now)
 {
 	const char *values[] = {
 		int64_text(lease.worker_id),
 		instance,
 		instant_text(lease.ends),
-		instant_text(GetCurrentTimestamp()),
+		instant_text(now),
 		int64_text(*snowflake->registry_lease)
 	};
 	PGresult   *answer;
@@ -249,14 +265,16 @@ renew(void)
 static bool
 keep_lease(void)
 {
+	TimestampTz now;
+
 	/* if the layout cannot be used, the generator says why */
-	if (!snowflake->layout_is_usable() || !ConnectionOpen())
+	if (!snowflake->layout_is_usable() || !ConnectionOpen() || !look_at_clock(&now))
 		return false;
-	if (lease.worker_id >= 0 && renew())
+	if (lease.worker_id >= 0 && renew(now))
 		return true;
 
 	/* if renewing failed, but the lease is not lost, renew it later */
-	return lease.worker_id < 0 && ConnectionIsOpen() && acquire();
+	return lease.worker_id < 0 && ConnectionIsOpen() && acquire(now);
 }
 
 /* Give the lease back, so that nobody has to wait until it ends. */

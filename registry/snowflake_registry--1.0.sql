@@ -48,10 +48,12 @@ CREATE TABLE snowflake_registry.registry (
 	worker_ids bigint CHECK (worker_ids > 0),
 	max_lease interval NOT NULL DEFAULT '2 minutes' CHECK (max_lease > '0'),
 	max_clock_lead interval NOT NULL DEFAULT '10 seconds' CHECK (max_clock_lead >= '0'),
+	max_jump interval NOT NULL DEFAULT '365 days' CHECK (max_jump > '0'),
 	asynchronous_standbys boolean NOT NULL DEFAULT true,
 	former_reach interval NOT NULL DEFAULT '0',
 	history text NOT NULL DEFAULT snowflake_registry.own_history(),
-	lost_until timestamptz NOT NULL DEFAULT '-infinity'
+	lost_until timestamptz NOT NULL DEFAULT '-infinity',
+	clock_accepted timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
 COMMENT ON TABLE snowflake_registry.registry IS
@@ -64,6 +66,8 @@ COMMENT ON COLUMN snowflake_registry.registry.max_lease IS
 'the longest lease that is granted';
 COMMENT ON COLUMN snowflake_registry.registry.max_clock_lead IS
 'how far a server''s clock can be ahead of the registry''s; the registry refuses servers beyond that';
+COMMENT ON COLUMN snowflake_registry.registry.max_jump IS
+'how far the registry''s clock can be ahead of the last grant or renewal; beyond that, the registry refuses all servers until accept_clock() is called';
 COMMENT ON COLUMN snowflake_registry.registry.asynchronous_standbys IS
 'whether grants might be missing after a promotion; false if all standbys are synchronous';
 COMMENT ON COLUMN snowflake_registry.registry.former_reach IS
@@ -72,6 +76,8 @@ COMMENT ON COLUMN snowflake_registry.registry.history IS
 'system identifier and WAL timeline that the leases are known for; a promotion, a restored backup or a restored dump changes them';
 COMMENT ON COLUMN snowflake_registry.registry.lost_until IS
 'no lease starts before this, because grants up to here might have been lost';
+COMMENT ON COLUMN snowflake_registry.registry.clock_accepted IS
+'when the registry was created, or accept_clock() called last';
 
 INSERT INTO snowflake_registry.registry DEFAULT VALUES;
 
@@ -118,6 +124,7 @@ CREATE TABLE snowflake_registry.lease (
 	since timestamptz,
 	starts timestamptz NOT NULL DEFAULT '-infinity',
 	ends timestamptz NOT NULL DEFAULT '-infinity',
+	granted timestamptz,
 	reserved text,
 	CHECK (ends >= starts)
 );
@@ -136,6 +143,8 @@ COMMENT ON COLUMN snowflake_registry.lease.starts IS
 'the time of the holder''s ids is at or after this';
 COMMENT ON COLUMN snowflake_registry.lease.ends IS
 'the time of the holder''s ids is before this';
+COMMENT ON COLUMN snowflake_registry.lease.granted IS
+'when the lease was granted or renewed last, by the registry''s clock';
 COMMENT ON COLUMN snowflake_registry.lease.reserved IS
 'why the worker id was set aside by hand, in which case it is never leased; else NULL';
 
@@ -197,6 +206,52 @@ REVOKE EXECUTE ON FUNCTION snowflake_registry.limit_wait(interval) FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_registry.limit_wait(interval) IS
 'for internal use';
 
+-- A clock that is years ahead would make leases that last for years, and keep others
+-- from starting before that.  The registry has no clock to compare its own with, but
+-- knows what it has granted.
+CREATE FUNCTION snowflake_registry.check_clock()
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET TimeZone = 'UTC'
+AS $$
+DECLARE
+	here CONSTANT timestamptz := clock_timestamp();
+	known timestamptz;
+	settings snowflake_registry.registry;
+BEGIN
+	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
+	SELECT greatest(max(granted), settings.clock_accepted) INTO known FROM snowflake_registry.lease;
+	IF here > known + settings.max_jump THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'clock of the registry jumped too far ahead',
+			DETAIL = format('It says %s, and the last lease was granted at %s. max_jump is %s.',
+				here, known, settings.max_jump),
+			HINT = 'Correct the clock. If it is right, call snowflake_registry.accept_clock().';
+	END IF;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_registry.check_clock() FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_registry.check_clock() IS
+'for internal use';
+
+CREATE FUNCTION snowflake_registry.accept_clock()
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	UPDATE snowflake_registry.registry SET clock_accepted = clock_timestamp();
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_registry.accept_clock() FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_registry.accept_clock() IS
+'accept the present time of the registry''s clock, if it is right although it is more than max_jump ahead of the last grant';
+
 CREATE FUNCTION snowflake_registry.revoke_leases()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -206,6 +261,7 @@ AS $$
 BEGIN
 	-- a crash must not bring revoked leases back
 	PERFORM snowflake_registry.commit_synchronously();
+	PERFORM snowflake_registry.check_clock();
 
 	-- Lock in the same order as all others: the settings first.  Twice the lead: we
 	-- assume that the clock by which the lost leases were granted was ahead of ours
@@ -238,6 +294,8 @@ DECLARE
 BEGIN
 	-- a crash must not take back what a holder was granted
 	PERFORM snowflake_registry.commit_synchronously();
+	-- before a promotion is noticed below: leases would be revoked by the wrong clock
+	PERFORM snowflake_registry.check_clock();
 
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	IF settings.history <> history THEN
@@ -353,11 +411,11 @@ BEGIN
 		-- are whole milliseconds, which all languages can hand back exactly.
 		ends := greatest(starts,
 			date_trunc('milliseconds', least(greatest(starts, clock) + duration, last_end)));
-		INSERT INTO snowflake_registry.lease AS old (worker_id, holder, address, instance, since, starts, ends)
-		VALUES (acquire.worker_id, acquire.holder, inet_client_addr(), acquire.instance, here, acquire.starts, acquire.ends)
+		INSERT INTO snowflake_registry.lease AS old (worker_id, holder, address, instance, since, starts, ends, granted)
+		VALUES (acquire.worker_id, acquire.holder, inet_client_addr(), acquire.instance, here, acquire.starts, acquire.ends, here)
 		ON CONFLICT ON CONSTRAINT lease_pkey DO UPDATE
 		SET holder = excluded.holder, address = excluded.address, instance = excluded.instance,
-			since = excluded.since, starts = excluded.starts, ends = excluded.ends
+			since = excluded.since, starts = excluded.starts, ends = excluded.ends, granted = excluded.granted
 		WHERE old.reserved IS NULL AND (old.instance IS NULL OR old.ends <= here)
 			AND old.ends <= excluded.starts;
 		IF FOUND THEN
@@ -390,7 +448,8 @@ BEGIN
 	-- The holder knows where its lease ends.  A caller that does not know is a copy
 	-- of the holder, or has missed an answer, and must not go on with the lease.
 	UPDATE snowflake_registry.lease
-	SET ends = greatest(lease.ends, date_trunc('milliseconds', least(greatest(lease.starts, clock) + duration,
+	SET granted = clock_timestamp(),
+		ends = greatest(lease.ends, date_trunc('milliseconds', least(greatest(lease.starts, clock) + duration,
 		clock_timestamp() + settings.max_clock_lead + settings.max_lease)))
 	WHERE lease.worker_id = renew.worker_id AND lease.instance = renew.instance
 		AND lease.ends = renew.ends AND lease.reserved IS NULL
@@ -441,6 +500,7 @@ BEGIN
 	END IF;
 	-- a crash must not let others lease the worker id
 	PERFORM snowflake_registry.commit_synchronously();
+	PERFORM snowflake_registry.check_clock();
 
 	-- Grants may be missing here after a promotion, see check_call().  The error below
 	-- would undo a revocation, and the next call would revoke again, and put off the

@@ -251,4 +251,25 @@ SELECT now() + interval '4 days' = now() + interval '95 hours' AS is_23_hours;
 SELECT snowflake_registry.revoke_leases();
 SELECT lost_until >= clock_timestamp() + interval '96 hours' AS is_24_hours FROM snowflake_registry.registry;
 RESET TimeZone;
+
+-- A registry whose clock is years ahead of what it has granted refuses everything, before
+-- it notices a promotion, until its owner accepts the clock
+DELETE FROM snowflake_registry.lease;
+INSERT INTO snowflake_registry.lease (worker_id, ends, granted) VALUES (0, '-infinity', clock_timestamp() - interval '366 days');
+UPDATE snowflake_registry.registry SET lost_until = '-infinity', history = 'other', asynchronous_standbys = true,
+	clock_accepted = clock_timestamp() - interval '366 days';
+\set VERBOSITY terse
+SELECT count(*) FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
+\set VERBOSITY sqlstate
+SELECT snowflake_registry.renew(0, :a, '-infinity', clock_timestamp(), '1 hour');
+SELECT snowflake_registry.reserve(1, 'by a wrong clock');
+SELECT snowflake_registry.revoke_leases();
+SELECT lost_until FROM snowflake_registry.registry;
+SELECT snowflake_registry.accept_clock();
+SELECT count(*) FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
+SELECT lost_until > clock_timestamp() AS revoked FROM snowflake_registry.registry;
+-- or until a lease has shown that time
+UPDATE snowflake_registry.registry SET lost_until = '-infinity', clock_accepted = '-infinity';
+UPDATE snowflake_registry.lease SET ends = '-infinity', granted = clock_timestamp() - interval '364 days';
+SELECT count(*) FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
 DROP EXTENSION snowflake_registry;

@@ -345,6 +345,12 @@ $pause->query_safe('BEGIN; CREATE SCHEMA snowflake_internal');
 my $pid = $creation->query_safe('SELECT pg_backend_pid()');
 begin_query($creation, 'CREATE EXTENSION snowflake SCHEMA hers;');
 wait_until($node, $pid, "wait_event_type = 'Lock'", 'CREATE EXTENSION waits');
+is( (   sqlstate_of(
+			$node,
+			"SET lock_timeout = '1s'; CREATE TEMP TABLE t (); CREATE SCHEMA others; DROP SCHEMA others;\nVACUUM pg_namespace",
+			database => $database))[0],
+	'00000',
+	'meanwhile: others can create schemas and temporary tables');
 my ($renamed) =
   sqlstate_of($node, "BEGIN; SET lock_timeout = '1s'; $rename COMMIT", database => $database, user => 'mallory');
 $pause->query_safe('ROLLBACK');
@@ -376,7 +382,7 @@ foreach my $mutant (undef, with_mutants() ? 'takes any schema' : ())
 DROP EXTENSION snowflake;
 CREATE SCHEMA snowflake_internal;
 CREATE SEQUENCE snowflake_internal.mark;
-CREATE MATERIALIZED VIEW snowflake_internal.guard AS SELECT 0::bigint AS bound, -1::bigint AS exempt, 0::bigint AS others;
+CREATE MATERIALIZED VIEW snowflake_internal.guard AS SELECT 0::bigint AS bound, -1::bigint AS exempt, 0::bigint AS others, 0::bigint AS layout, 0::bigint AS older;
 EOC
 
 	if ($mutant)
@@ -566,6 +572,8 @@ my @registry_statements = (
 	"SELECT * FROM snowflake_registry.reserve(1::bigint, 'b'::pg_catalog.text)",
 	"SELECT * FROM snowflake_registry.unreserve(1::bigint, $later)",
 	'SELECT * FROM snowflake_registry.leases',
+	'SELECT * FROM snowflake_registry.check_clock()',
+	'SELECT * FROM snowflake_registry.accept_clock()',
 	"UPDATE snowflake_registry.registry SET history = 'another/00000001'",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
 	'SELECT * FROM snowflake_registry.revoke_leases()');
