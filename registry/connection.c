@@ -4,8 +4,8 @@
  *	  The lease worker's connection to the registry.
  *
  * Nothing here waits for long, keeps other hosts from being tried, or keeps the
- * server from being stopped, because the function of libpq that looks up names
- * is called only in a thread.
+ * server from being stopped, because libpq looks up the hosts in the setting
+ * only in a thread.  (It looks up those of a service file in this process.)
  *
  * snowflake/registry/connection.c
  *
@@ -220,9 +220,10 @@ free_attempt(Attempt *attempt)
 static PGconn *
 end_attempt(Attempt *attempt)
 {
-	PGconn	   *made = attempt->connection;
+	PGconn	   *made;
 
 	pthread_join(attempt->thread, NULL);
+	made = attempt->connection;
 	free_attempt(attempt);
 	return made;
 }

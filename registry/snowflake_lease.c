@@ -57,6 +57,8 @@ PG_MODULE_MAGIC;
  */
 #define FIRST_BACKOFF		100
 #define LAST_BACKOFF		5000
+/* How often to look at a clock in doubt, in ms. */
+#define CLOCK_WATCH			100
 
 /*
  * Our queries must mean the same whatever objects others have created in the
@@ -346,8 +348,15 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 		/* spread the load of servers that were started, or failed, together */
 		delay -= pg_prng_uint64(&pg_global_prng_state) % (delay / 4);
 
+		/* others may be idle: end a doubt about the clock, and renew after it */
+		while (!ShutdownRequestPending && delay > CLOCK_WATCH &&
+			   snowflake->look_at_clock().doubt > 0)
+		{
+			ConnectionSleep(CLOCK_WATCH);
+			delay = snowflake->look_at_clock().doubt > 0 ? delay - CLOCK_WATCH : 0;
+		}
 		/* a signal that came meanwhile has reset the latch already */
-		if (!ShutdownRequestPending)
+		if (!ShutdownRequestPending && delay > 0)
 			ConnectionSleep(delay);
 	}
 

@@ -38,13 +38,13 @@ PG_FUNCTION_INFO_V1(snowflake_reset_mark);
 static void
 open_mark(Mark *mark, MarkMode mode)
 {
-	int64		waited = 0;
+	CallWaits	waits = {0};
 	MarkOpenResult result;
 
 	while ((result = LimitOpenMark(mark, mode, true)) != MARK_OPENED)
 	{
 		if (result == MARK_LOCKED)
-			BoundWaitForMark(&waited);
+			BoundWaitForMark(&waits);
 	}
 	if (!MarkLockPages(mark))
 	{
@@ -119,6 +119,9 @@ AdjustBegin(void)
 	{
 		anybody.bits = WorkerMask(layout);
 		mark.guard.bound = LimitBoundBelow(layout, &anybody, LaneFurthestTick(layout) + 1);
+		/* which layouts these had is lost with the guard */
+		mark.guard.layout = layout->hash;
+		mark.guard.older = mark.guard.bound;
 		write_mark(&mark);
 	}
 	else
@@ -157,6 +160,7 @@ AdjustAdvance(int64 id, bool force)
 	uint64		floor;
 	int64		bound;
 	FoundMark	found;
+	CallWaits	waits = {0};
 
 	PreventCommandDuringRecovery("snowflake_advance()");
 	worker = GeneratorWorker();
@@ -167,7 +171,7 @@ AdjustAdvance(int64 id, bool force)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be superuser to force snowflake ids ahead of the clock")));
 
-	now_tick = ClockTick(layout, ClockNow());
+	now_tick = ClockTick(layout, ClockNow(layout, &waits));
 	tick = LayoutGet(layout, FIELD_TIME, id) + 1;
 	if (tick > LimitFarthest(layout, now_tick) + 1 && !force)
 		refuse_advance(layout, id);
@@ -310,6 +314,7 @@ AdjustReset(int32 worker_id)
 	uint64		tick;
 	int64		far_bound;
 	ResetResult result;
+	CallWaits	waits = {0};
 
 	PreventCommandDuringRecovery("snowflake_reset_mark()");
 	worker = GeneratorWorker();
@@ -328,7 +333,7 @@ AdjustReset(int32 worker_id)
 				 errdetail("The worker id in force is " INT64_FORMAT ".", worker->id),
 				 errhint_reset()));
 
-	now_tick = ClockTick(layout, ClockNow());
+	now_tick = ClockTick(layout, ClockNow(layout, &waits));
 	open_mark(&mark, MARK_WRITE);
 	guard = mark.guard;
 	result = decide_reset(layout, worker, now_tick, &mark, &guard, &tick, &far_bound);
@@ -364,9 +369,10 @@ AdjustReset(int32 worker_id)
 		case RESET_OTHER_LAYOUT:
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("snowflake mark cannot be reset after the layout was changed"),
-					 errdetail("Ids were made with another layout, which has the worker id in other bits, so that no worker id keeps new ids apart from them."),
-					 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark. Or return to the old layout.")));
+					 errmsg("snowflake mark cannot be reset below ids of another layout"),
+					 errdetail("Ids up to " INT64_FORMAT " might have the worker id in other bits, so that no worker id keeps new ids apart from them.",
+							   far_bound),
+					 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark. If the layout was changed, you can also return to the old one.")));
 			break;
 		case RESET_BY_WRITER:
 			ereport(ERROR,

@@ -7,7 +7,7 @@
  * at all bounds again.
  *
  * A call waits for at most snowflake.max_wait, not counting the time in which
- * it moves the limit.  The caller keeps "waited", which is 0 at first.
+ * it moves the limit.  The caller keeps "waits", which are 0 at first.
  *
  * snowflake/src/bound.c
  *
@@ -29,9 +29,9 @@
 
 /* Wait for a lease, or for ours to be extended. */
 void
-BoundWaitForLease(const Worker *worker, int64 *waited)
+BoundWaitForLease(const Worker *worker, CallWaits *waits)
 {
-	if (ClockKeepWaiting(10000, WAIT_LEASE, 0, waited))
+	if (ClockKeepWaiting(10000, WAIT_LEASE, 0, waits))
 		return;
 
 	ereport(ERROR,
@@ -46,9 +46,9 @@ BoundWaitForLease(const Worker *worker, int64 *waited)
 
 /* Wait for a transaction that changes or drops a relation of the mark. */
 void
-BoundWaitForMark(int64 *waited)
+BoundWaitForMark(CallWaits *waits)
 {
-	if (!ClockKeepWaiting(10000, WAIT_MARK, 0, waited))
+	if (!ClockKeepWaiting(10000, WAIT_MARK, 0, waits))
 		MarkThrowLocked();
 }
 
@@ -73,7 +73,7 @@ throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
  */
 static void
 wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
-			   uint64 ahead, uint64 mark_tick, int64 *waited)
+			   uint64 ahead, uint64 mark_tick, CallWaits *waits)
 {
 	uint64		reservation = LimitReservation(layout);
 	ClockSight	sight = ClockLook();
@@ -82,9 +82,18 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	uint64		allowed_tick;	/* the last one that the clock allows */
 	int64		missing;		/* us until it allows ours */
 	bool		is_set_back;	/* it would allow ours otherwise */
-	int64		at_least = 0;
+	int64		at_least;
 	int64		a_while;
-	const char *waits;
+	const char *what_is_set;
+
+	/*
+	 * After a start the mark is up to a reservation ahead of the last id.
+	 * Wait that long even beyond max_wait, so that a restart alone causes no
+	 * error, unless the session is greedy and max_ahead small.  Add 2: the
+	 * limit is the tick after the reservation, and if the mark is in that
+	 * tick, ids begin in the one after it.
+	 */
+	int64		after_start = mark_tick != 0 ? (reservation + 2) * layout->tick : 0;
 
 	ClockCheck(&sight);
 	now_tick = ClockTick(layout, sight.time);
@@ -96,27 +105,19 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	missing = LayoutTickToTime(layout, tick - ahead) - sight.time;
 	is_set_back = sight.set_back > 0 && missing <= sight.set_back + layout->tick;
 
-	/*
-	 * After a start the mark is up to a reservation ahead of the last id.
-	 * Wait that long even beyond max_wait, so that a restart alone causes no
-	 * error, unless the session is greedy and max_ahead small.  Add 2: the
-	 * limit is the tick after the reservation, and if the mark is in that
-	 * tick, ids begin in the one after it.
-	 */
-	if (mark_tick != 0 && tick - allowed_tick <= reservation + 2)
-		at_least = (reservation + 2) * layout->tick;
-	/* nor is max_wait meant for a clock that is right, but still in doubt */
-	if (missing <= sight.doubt)
-		at_least = Max(at_least, CLOCK_TIME_TO_WATCH);
+	/* a clock that is right may only be in doubt */
+	if (sight.doubt > 0 && missing <= sight.doubt + after_start && ClockKeepWatching(waits))
+		return;
 
 	/* look again now and then, in case the clock is corrected */
-	a_while = Min(missing, sight.doubt > 0 ? CLOCK_LOOK_INTERVAL : LONGEST_SLEEP);
-	if (ClockKeepWaiting(a_while, WAIT_CLOCK, at_least, waited))
+	at_least = missing <= after_start ? after_start : 0;
+	a_while = Min(missing, LONGEST_SLEEP);
+	if (ClockKeepWaiting(a_while, WAIT_CLOCK, at_least, waits))
 		return;
 
 	/* name the bound that is in the way */
-	waits = psprintf("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
-					 missing / 1e3, setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
+	what_is_set = psprintf("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
+						   missing / 1e3, setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
 	if (mark_tick == 0 && worker->lease_start > allowed_tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
@@ -132,8 +133,8 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 				 errmsg("snowflake ids of worker id " INT64_FORMAT " are too far ahead of the clock",
 						worker->id),
 				 errdetail("The mark was reset for another worker id or layout, so that ids of this one begin above " INT64_FORMAT ". %s",
-						   LimitBoundBelow(layout, worker, range->worker_start), waits),
-				 errhint("Set \"snowflake.worker_id\" back to the one that reset the mark, and reload. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\".")));
+						   LimitBoundBelow(layout, worker, range->worker_start), what_is_set),
+				 errhint("Return to the worker id, and the layout, for which the mark was reset. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\".")));
 	if (mark_tick != 0 || is_set_back)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
@@ -143,22 +144,22 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 				 mark_tick != 0 ?
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids up to " INT64_FORMAT ". %s",
 						   LimitBoundBelow(layout, worker, mark_tick),
-						   LimitBoundBelow(layout, worker, allowed_tick + 1), waits) :
-				 errdetail("%s", waits),
+						   LimitBoundBelow(layout, worker, allowed_tick + 1), what_is_set) :
+				 errdetail("%s", what_is_set),
 				 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above those that have been made. If the clock was far ahead before, you can also give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id. If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
 			 range->greedy ?
-			 errdetail("Sessions that take many ids get half of \"snowflake.max_ahead\". %s", waits) :
-			 errdetail("%s", waits),
+			 errdetail("Sessions that take many ids get half of \"snowflake.max_ahead\". %s", what_is_set) :
+			 errdetail("%s", what_is_set),
 			 errhint("If ids are needed faster than the layout provides them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
 }
 
 /* Deal with the bound that excludes a tick: move it, wait, or throw. */
 void
 BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
-			  int64 *waited)
+			  CallWaits *waits)
 {
 	FoundMark	found;
 
@@ -173,12 +174,12 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 	if (tick >= range->ahead_end)
 	{
 		wait_for_clock(layout, range, tick, range->ahead_end - range->now_tick - 1,
-					   0, waited);
+					   0, waits);
 		return;
 	}
 	if (tick >= range->lease_end)
 	{
-		BoundWaitForLease(range->worker, waited);
+		BoundWaitForLease(range->worker, waits);
 		return;
 	}
 	switch (LimitMove(layout, range->worker, tick, true, &found))
@@ -187,12 +188,12 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 		case LIMIT_BUSY:
 			break;
 		case LIMIT_LOCKED:
-			BoundWaitForMark(waited);
+			BoundWaitForMark(waits);
 			break;
 		case LIMIT_IS_FAR:
 			if (found.tick > (uint64) layout->last_tick)
 				throw_mark_exhausted(layout, range->worker, found.tick);
-			wait_for_clock(layout, range, found.tick, found.ahead, found.tick, waited);
+			wait_for_clock(layout, range, found.tick, found.ahead, found.tick, waits);
 			break;
 	}
 }

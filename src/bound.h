@@ -10,6 +10,7 @@
 #ifndef SNOWFLAKE_BOUND_H
 #define SNOWFLAKE_BOUND_H
 
+#include "clock.h"
 #include "worker.h"
 
 /* The ticks that a call may use, and what bounds them. */
@@ -31,8 +32,8 @@ typedef struct TickRange
 } TickRange;
 
 extern void BoundMakeRoom(const Layout *layout, const TickRange *range,
-						  uint64 tick, int64 *waited);
-extern void BoundWaitForLease(const Worker *worker, int64 *waited);
-extern void BoundWaitForMark(int64 *waited);
+						  uint64 tick, CallWaits *waits);
+extern void BoundWaitForLease(const Worker *worker, CallWaits *waits);
+extern void BoundWaitForMark(CallWaits *waits);
 
 #endif							/* SNOWFLAKE_BOUND_H */

@@ -11,8 +11,8 @@
  *		An offset is believed at once if it exceeds the highest one ever
  *		believed by less than a second, as when a clock that was set back is
  *		corrected.  A higher one is in doubt.  When three seconds have been
- *		watched in which all were, the lowest of them is believed.  Meanwhile,
- *		time goes on at the old offset.
+ *		watched in which none was lower by a second, the lowest of them is
+ *		believed.  Meanwhile, time goes on at the old offset.
  *
  * Only time in which somebody looks at least once a second is watched, so that
  * two glitches do not pass for a step.  A call that finds an old doubt looks
@@ -142,15 +142,21 @@ note_offset(ClockState *clock, TimestampTz checkpoint)
 /*
  * Note the offset of the start, and the checkpoint before it, as recovery will
  * write one of its own.  The postmaster calls this whenever it creates shared
- * memory.
+ * memory.  If the clock has been set back by then, the start was wrong.
  */
 void
 ClockNoteStart(ClockState *clock)
 {
 	static ClockState start;
+	TimestampTz wall;
+	int64		reference;
+	int64		offset;
 
 	if (!start.noted)
 		note_offset(&start, read_checkpoint());
+	read_clocks(&wall, &reference);
+	offset = wall - reference;
+	start.offset = start.highest = Min(start.offset, offset);
 	*clock = start;
 }
 
@@ -194,9 +200,8 @@ watch(ClockState *clock, int64 offset, int64 reference)
 {
 	int64		gap = reference - clock->seen_at;
 
-	/* if it went back while nobody looked, it may have been right */
-	if (!clock->doubted ||
-		(gap > LONGEST_GAP && offset <= clock->lowest - LARGEST_UNDOUBTED))
+	/* what was seen of a later time proves nothing about an earlier one */
+	if (!clock->doubted || offset <= clock->lowest - LARGEST_UNDOUBTED)
 	{
 		clock->doubted = true;
 		clock->doubted_since = reference;
@@ -308,13 +313,23 @@ ClockLook(void)
 	return sight;
 }
 
-/* The time to use.  Throws an error if the clock has jumped too far. */
+/*
+ * The time to use.  Throws an error if the clock has jumped too far.  If a
+ * doubt is old, nobody looks often enough to end it, so the call watches the
+ * clock; and so it does if the old time cannot be used.
+ */
 TimestampTz
-ClockNow(void)
+ClockNow(const Layout *layout, CallWaits *waits)
 {
-	ClockSight	sight = ClockLook();
+	ClockSight	sight;
 
-	ClockCheck(&sight);
+	do
+	{
+		sight = ClockLook();
+		ClockCheck(&sight);
+	} while ((sight.doubted_for >= CLOCK_TIME_TO_BELIEVE ||
+			  (sight.doubt > 0 && sight.time < layout->epoch)) &&
+			 ClockKeepWatching(waits));
 	return sight.time;
 }
 
@@ -401,34 +416,55 @@ ClockWaitEvent(WaitReason reason)
 	return events[reason];
 }
 
-/*
- * Sleep for a while.  False if the call has already waited for the longer of
- * snowflake.max_wait and "at_least".  "waited" is for how long, in us.  Go by
- * the reference clock, because the wall clock may be stepped meanwhile.
- */
-bool
-ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
-				 int64 *waited)
+/* Sleep for up to so many us.  Returns for how long. */
+static int64
+sleep_for(int64 us, WaitReason reason)
 {
-	int64		max_wait = Max(setting_max_wait * INT64CONST(1000), at_least);
-	int64		left = max_wait - *waited;
 	int64		begin = ClockReference();
 	int64		slept;
 
-	if (left <= 0)
-		return false;
-	if (*waited == 0)
-		StatsAdd(STATS_WAITS, 1);
-
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (Min(a_while, left) + 999) / 1000,
-					 ClockWaitEvent(reason));
+					 (us + 999) / 1000, ClockWaitEvent(reason));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	slept = ClockReference() - begin;
 	slept = Max(slept, 1);
-	*waited += slept;
 	StatsAdd(STATS_WAIT_TIME, slept);
+	return slept;
+}
+
+/*
+ * Sleep for a while.  False if the call has already waited for the longer of
+ * snowflake.max_wait and "at_least".  Go by the reference clock, because the
+ * wall clock may be stepped meanwhile.
+ */
+bool
+ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
+				 CallWaits *waits)
+{
+	int64		max_wait = Max(setting_max_wait * INT64CONST(1000), at_least);
+	int64		left = max_wait - waits->waited;
+
+	if (left <= 0)
+		return false;
+	if (waits->waited == 0)
+		StatsAdd(STATS_WAITS, 1);
+	waits->waited += sleep_for(Min(a_while, left), reason);
+	return true;
+}
+
+/*
+ * Sleep until the next look at a clock in doubt, whatever snowflake.max_wait
+ * is.  False if the call has watched it for long enough to believe it.
+ */
+bool
+ClockKeepWatching(CallWaits *waits)
+{
+	if (waits->watched >= CLOCK_TIME_TO_WATCH)
+		return false;
+	if (waits->watched == 0)
+		StatsAdd(STATS_WAITS, 1);
+	waits->watched += sleep_for(CLOCK_LOOK_INTERVAL, WAIT_CLOCK);
 	return true;
 }

@@ -30,6 +30,13 @@ typedef enum WaitReason
 #define CLOCK_LOOK_INTERVAL		10000
 #define CLOCK_TIME_TO_WATCH		(CLOCK_TIME_TO_BELIEVE + 10 * CLOCK_LOOK_INTERVAL)
 
+/* For how long a call has waited, in us. */
+typedef struct CallWaits
+{
+	int64		waited;			/* this counts for snowflake.max_wait */
+	int64		watched;		/* a clock in doubt */
+} CallWaits;
+
 /* What a look at the clock has found; times in us. */
 typedef struct ClockSight
 {
@@ -43,7 +50,7 @@ typedef struct ClockSight
 
 extern ClockSight ClockLook(void);
 extern void ClockCheck(const ClockSight *sight);
-extern TimestampTz ClockNow(void);
+extern TimestampTz ClockNow(const Layout *layout, CallWaits *waits);
 extern uint64 ClockTick(const Layout *layout, TimestampTz now);
 extern bool ClockIsRefused(void);
 extern int64 ClockReference(void);
@@ -51,6 +58,7 @@ pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
 extern void ClockNoteStart(ClockState *clock);
 extern uint32 ClockWaitEvent(WaitReason reason);
 extern bool ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
-							 int64 *waited);
+							 CallWaits *waits);
+extern bool ClockKeepWatching(CallWaits *waits);
 
 #endif							/* SNOWFLAKE_CLOCK_H */

@@ -113,7 +113,7 @@ announce(const Layout *layout, const Worker *worker)
  * anything changes meanwhile, the next comparison of versions shows it.
  */
 static void
-configure(int64 *waited)
+configure(CallWaits *waits)
 {
 	const Layout *layout;
 	Worker		worker;
@@ -124,7 +124,7 @@ configure(int64 *waited)
 	SettingsCheckUsable();
 	layout = SharedLayout();
 	while (WorkerGet(&worker), worker.id < 0)
-		BoundWaitForLease(&worker, waited);
+		BoundWaitForLease(&worker, waits);
 	WorkerPutBits(&worker, layout);
 
 	/*
@@ -135,7 +135,7 @@ configure(int64 *waited)
 		config.next_tick = (last_word >> config.sequence_bits) + 1;
 	SlotEnter();
 	while (!LimitReadStart(layout, &worker, &config.worker_start))
-		BoundWaitForMark(waited);
+		BoundWaitForMark(waits);
 	LaneEnter(layout);
 	if (!shared->announced)
 		announce(layout, &worker);
@@ -158,32 +158,13 @@ is_configured(void)
 }
 
 /*
- * Look at the clock.  If it has been in doubt for long, nobody looks often
- * enough to end the doubt, so do it here.
- */
-static TimestampTz
-watch_clock(int64 *waited)
-{
-	ClockSight	sight;
-
-	do
-	{
-		sight = ClockLook();
-		ClockCheck(&sight);
-	} while (sight.doubted_for >= CLOCK_TIME_TO_BELIEVE &&
-			 ClockKeepWaiting(CLOCK_LOOK_INTERVAL, WAIT_CLOCK,
-							  CLOCK_TIME_TO_WATCH, waited));
-	return sight.time;
-}
-
-/*
  * Compute the ticks that a call may use.  A session that wants a block, or
  * has lately taken more than an eighth of a lane per tick of the clock, must
  * leave room for others: its ids may be only half as far ahead of the clock.
  */
 static void
 find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
-		   int64 *waited)
+		   CallWaits *waits)
 {
 	uint64		taken = stats_pending[STATS_IDS] - window.ids_before;
 	uint64		ahead = LimitAhead(layout);
@@ -205,7 +186,7 @@ find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
 	range->now_tick = range->wall_tick;
 	if (range->now_tick >= range->limit || range->now_tick < range->floor ||
 		shared->clock.doubted)
-		range->now_tick = ClockTick(layout, watch_clock(waited));
+		range->now_tick = ClockTick(layout, ClockNow(layout, waits));
 
 	/*
 	 * A slow flush can take longer than the ticks last that it reserves.  Use
@@ -234,7 +215,7 @@ find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
  * inline, because then most ids would save registers that they do not need.
  */
 static pg_noinline void
-open_window(TimestampTz now, bool block, int64 *waited)
+open_window(TimestampTz now, bool block, CallWaits *waits)
 {
 	const Layout *layout;
 	TickRange	range = {.first_now_tick = PG_UINT64_MAX};
@@ -253,7 +234,7 @@ open_window(TimestampTz now, bool block, int64 *waited)
 		CHECK_FOR_INTERRUPTS();
 		if (!is_configured())
 		{
-			configure(waited);
+			configure(waits);
 			continue;
 		}
 
@@ -262,7 +243,7 @@ open_window(TimestampTz now, bool block, int64 *waited)
 		 * LaneTake() sees the new version.
 		 */
 		layout = SharedLayout();
-		find_range(layout, now, block, &range, waited);
+		find_range(layout, now, block, &range, waits);
 		last_lane = (last_id >> config.lane_shift) & LayoutLargest(layout, FIELD_LANE);
 		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
 		if (spot.tick >= range.end)
@@ -271,7 +252,7 @@ open_window(TimestampTz now, bool block, int64 *waited)
 			if (range.is_overtaken)
 				range.first_now_tick = PG_UINT64_MAX;
 			else
-				BoundMakeRoom(layout, &range, spot.tick, waited);
+				BoundMakeRoom(layout, &range, spot.tick, waits);
 			continue;
 		}
 
@@ -331,16 +312,15 @@ int64
 GeneratorNext(int64 tag_bits)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int64		waited = 0;
 
 	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
 		likely(take(1, tag_bits) > 0))
 		return last_id;
 
-	for (;; now = GetCurrentTimestamp())
+	for (CallWaits waits = {0};; now = GetCurrentTimestamp())
 	{
-		open_window(now, false, &waited);
+		open_window(now, false, &waits);
 		if (take(1, tag_bits) > 0)
 			return last_id;
 	}
@@ -350,10 +330,10 @@ GeneratorNext(int64 tag_bits)
 const Worker *
 GeneratorWorker(void)
 {
-	int64		waited = 0;
+	CallWaits	waits = {0};
 
 	while (!is_configured())
-		configure(&waited);
+		configure(&waits);
 	return &config.worker;
 }
 
@@ -388,17 +368,17 @@ GeneratorReservable(void)
  * Make a block of consecutive ids: "count" or, if that is less, as many as the
  * lane has left in its tick.  Returns their number.  The layout must have
  * consecutive ids, see above.  A caller that needs several blocks passes the
- * same "waited" for all, 0 at first, so that snowflake.max_wait covers
- * them together.
+ * same "waits" for all, 0 at first, so that snowflake.max_wait covers them
+ * together.
  */
 int
-GeneratorReserve(int count, int64 *first, int64 *last, int64 *waited)
+GeneratorReserve(int count, int64 *first, int64 *last, CallWaits *waits)
 {
 	int			taken;
 
 	do
 	{
-		open_window(GetCurrentTimestamp(), true, waited);
+		open_window(GetCurrentTimestamp(), true, waits);
 		taken = take(count, 0);
 	} while (taken == 0);
 

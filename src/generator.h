@@ -10,12 +10,13 @@
 #ifndef SNOWFLAKE_GENERATOR_H
 #define SNOWFLAKE_GENERATOR_H
 
+#include "clock.h"
 #include "worker.h"
 
 extern int64 GeneratorNext(int64 tag_bits);
 extern int64 GeneratorReservable(void);
 extern int	GeneratorReserve(int count, int64 *first, int64 *last,
-							 int64 *waited);
+							 CallWaits *waits);
 extern bool GeneratorLast(int64 *id);
 extern void GeneratorForgetLast(void);
 extern const Worker *GeneratorWorker(void);

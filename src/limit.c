@@ -97,17 +97,20 @@ LimitAhead(const Layout *layout)
 }
 
 /*
- * The first tick that a worker may use after a reset.  A lease has a start of
- * its own.
+ * The first tick that a worker may use after a reset.  Ids of other layouts
+ * keep all workers out, those of this one all but the exempt worker and leases,
+ * which have a start of their own.
  */
 uint64
 LimitStartAfterReset(const Layout *layout, const Worker *worker,
 					 const Guard *guard)
 {
-	if (worker->leased ||
-		(worker->pair == guard->exempt && layout->hash == guard->layout))
-		return 0;
-	return LimitFirstTickAbove(layout, guard->others);
+	bool		same_layout = guard->layout == layout->hash || guard->layout == 0;
+	int64		taken = same_layout ? guard->older : Max(guard->bound, guard->others);
+
+	if (!worker->leased && !(same_layout && worker->pair == guard->exempt))
+		taken = Max(taken, guard->others);
+	return LimitFirstTickAbove(layout, taken);
 }
 
 /*
@@ -207,11 +210,12 @@ LimitNoteLayout(const Layout *layout, Mark *mark)
 {
 	Guard	   *guard = &mark->guard;
 
-	if (guard->layout == layout->hash)
-		return;
+	if (guard->layout != layout->hash && guard->layout != 0)
+	{
+		guard->older = Max(mark->value, Max(guard->bound, guard->others));
+		guard->exempt = -1;
+	}
 	guard->layout = layout->hash;
-	guard->older = Max(mark->value, Max(guard->bound, guard->others));
-	guard->exempt = -1;
 }
 
 /*
@@ -351,7 +355,13 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 	Mark		mark;
 	MoveReport	report = {0};
 	LimitResult result;
-	uint64		now_tick = ClockTick(layout, ClockNow());
+	ClockSight	sight = ClockLook();
+	int64		now_tick;
+
+	ClockCheck(&sight);
+	/* if the layout has no tick for it, the caller finds that, too */
+	if (!LayoutTimeToTick(layout, sight.time, &now_tick))
+		return LIMIT_LOOK_AGAIN;
 
 	switch (LimitOpenMark(&mark, MARK_WRITE, must))
 	{

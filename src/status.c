@@ -97,7 +97,7 @@ static const struct
 	},
 	[STATE_WORKER_ID_SET_ASIDE] = {
 		"worker id set aside",
-		"Set \"snowflake.worker_id\" back to the one that reset the mark, and reload. Only that one was said to have made no ids ahead of the clock, and only for the layout that was in force."
+		"Return to the worker id, and the layout, for which the mark was reset. Only that worker id was said to have made no ids ahead of the clock."
 	},
 	[STATE_TOO_FAR_AHEAD] = {
 		"too far ahead",

@@ -420,7 +420,7 @@ sub hunt_changed_layout
 $result = hunt_changed_layout();
 is($result->{code}, '55000', 'no reset after a change of the layout');
 like(
-	$result->{message}, qr/after the layout was changed.*HINT:  Wait .*raise .*return to the old layout/s,
+	$result->{message}, qr/below ids of another layout.*HINT:  Wait .*raise .*return to the old one/s,
 	'the error shows the ways');
 is($result->{duplicates}, 0, "none of $result->{ids} ids is made twice");
 if (with_mutants())
@@ -428,6 +428,18 @@ if (with_mutants())
 	$result = hunt_changed_layout('resets for any layout');
 	cmp_ok($result->{duplicates}, '>', 0, 'mutant that resets for any layout: duplicates are found');
 }
+
+# Nor does a new extension in a running server forget that there are ids of the old layout.
+$node = (server_after_accident('created'))[0];
+start_with_clock($node, $accident - time);
+next_id($node);
+$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+$node->append_conf('postgresql.conf', "snowflake.layout = 'time:41 sequence:5 worker:5'\nsnowflake.worker_id = 7");
+$node->stop;
+start_with_clock($node, 0);
+($code, $message) = sqlstate_of($node, reset_for(7));
+is($code, '55000', 'no reset in another layout after the extension was created again');
+$node->stop('immediate');
 
 #
 # Sessions make ids while a reset waits for a standby: one has just read the mark of the

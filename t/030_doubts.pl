@@ -171,6 +171,60 @@ foreach my $preload (0, 1)
 	$node->stop;
 }
 
+# A machine boots far behind or far ahead, and crashes after its clock was set right.
+$node = new_server('set_right', clock => 1, preload => 1, 'snowflake.max_wait' => 0);
+$node->stop;
+start_with_clock($node, -20 * $year);
+set_clock($node, 0);
+$session = $node->background_psql('postgres', on_error_stop => 0);
+($seconds, $found, $others) = ids_until($session, 'right', 0, 0);
+is($found, 'right', 'a clock of before the epoch is set right');
+is($others, '', 'without errors before that');
+$session->quit;
+$node->stop;
+start_with_clock($node, 30 * $day);
+set_clock($node, 0);
+is(ids_by(0, $node), 'right', 'a clock that was ahead is set right before the first id');
+crash($node);
+glitch($node, 29 * $day, 'after a crash, as far as that');
+$node->stop;
+
+# A refused clock that many looked at comes back for a moment in reach of the start's.
+$node = new_server('seen', clock => 1, 'snowflake.max_wait' => 0);
+is(ids_by(0, $node), 'right', 'ids follow the clock');
+set_clock($node, 3 * $year);
+($seconds, $found) = (0, ids_by(0, $node));
+foreach (1 .. 40)
+{
+	$found = ids_by(0, $node);
+	sleep 0.1;
+}
+is($found, 'SF005', 'a clock that is years ahead is refused');
+glitch($node, 300 * $day, 'a glitch after that');
+$node->stop;
+
+# A crash soon after a step, with as little reserved as possible
+foreach my $max_ahead (0, '1s')
+{
+	$node = new_server(
+		"crash_$max_ahead",
+		clock => 1, preload => 1,
+		'snowflake.max_wait' => 0,
+		'snowflake.max_ahead' => $max_ahead);
+	is(ids_by(0, $node), 'right', "max_ahead = $max_ahead: ids follow the clock");
+	set_clock($node, 3600);
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	($seconds, $found, $others) = ids_until($session, 'right', 3600, 0);
+	is($found, 'right', 'and a step');
+	$session->quit;
+	crash($node);
+	$session = $node->background_psql('postgres', on_error_stop => 0);
+	($seconds, $found, $others) = ids_until($session, 'right', 3600, 0);
+	is("$found, $others", 'right, ', 'and the clock after a crash');
+	$session->quit;
+	$node->stop;
+}
+
 #
 # An error names the bound that is in the way.
 #
@@ -216,12 +270,15 @@ $registry->stop;
 start_with_clock($registry, 0);
 my $leased = new_server('leased', lease_from($registry, clock => 1, 'snowflake.max_wait' => '10s'));
 is(ids_by(0, $leased), 'right', 'a server with a lease follows the clock');
+$session = $leased->background_psql('postgres', on_error_stop => 0);
+$session->query_safe("SET snowflake.max_wait = '100ms'");
+
 foreach my $jump (30 * $day, $decades)
 {
 	set_clock($_, $jump) foreach $registry, $leased;
 	foreach (1 .. 4)
 	{
-		$found = ids_by(0, $leased);
+		$found = ids_by(0, $session);
 		like($found, qr/^(right|SF004)$/, "a glitch of $jump s: no ids of that time");
 		sleep 0.3;
 	}
@@ -232,6 +289,7 @@ foreach my $jump (30 * $day, $decades)
 		't',
 		'and no lease lasts until then');
 }
+$session->quit;
 set_clock($registry, $decades);
 like(
 	$leased->safe_psql('postgres', 'SELECT pg_sleep(2)') . slurp_file($leased->logfile),
