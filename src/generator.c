@@ -312,13 +312,15 @@ int64
 GeneratorNext(int64 tag_bits)
 {
 	TimestampTz now = GetCurrentTimestamp();
+	CallWaits	waits;
 
 	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
 		likely(take(1, tag_bits) > 0))
 		return last_id;
 
-	for (CallWaits waits = {0};; now = GetCurrentTimestamp())
+	memset(&waits, 0, sizeof(waits));
+	for (;; now = GetCurrentTimestamp())
 	{
 		open_window(now, false, &waits);
 		if (take(1, tag_bits) > 0)

@@ -105,11 +105,11 @@ uint64
 LimitStartAfterReset(const Layout *layout, const Worker *worker,
 					 const Guard *guard)
 {
-	bool		same_layout = guard->layout == layout->hash || guard->layout == 0;
-	int64		taken = same_layout ? guard->older : Max(guard->bound, guard->others);
+	int64		taken = guard->others;	/* 0 if the mark has not been reset */
 
-	if (!worker->leased && !(same_layout && worker->pair == guard->exempt))
-		taken = Max(taken, guard->others);
+	if ((guard->layout == layout->hash || guard->layout == 0) &&
+		(worker->leased || worker->pair == guard->exempt))
+		taken = Min(taken, guard->older);
 	return LimitFirstTickAbove(layout, taken);
 }
 
