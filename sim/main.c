@@ -1,0 +1,166 @@
+/*-------------------------------------------------------------------------
+ *
+ * main.c
+ *	  Runs seeds, one after the other.
+ *
+ * snowflake/sim/main.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <getopt.h>
+#include <time.h>
+
+#include "memory.h"
+#include "world.h"
+
+/* PostgreSQL's own would need the server */
+#undef printf
+#undef fprintf
+#undef vfprintf
+
+/* How long a seed runs. */
+#define STEPS		20000
+
+Plan		plan;
+Counts		counts;
+uint64		seed;
+bool		verbose = false;
+bool		at_rest;
+
+
+/* Tell the story of a seed. */
+void
+Say(const char *format,...)
+{
+	va_list		args;
+
+	if (!verbose)
+		return;
+	printf("%8llu %10.6f s  ", (unsigned long long) step, reference / 1e6);
+	if (me != NULL)
+		printf("process %d, %s: ", me->id, me->doing);
+	va_start(args, format);
+	vprintf(format, args);
+	va_end(args);
+	putchar('\n');
+}
+
+/* Start the processes that are missing. */
+static void
+start_processes(void)
+{
+	for (int i = 0; i < plan.num_processes; i++)
+	{
+		Process    *process = &processes[i];
+		char	   *stack = process->stack;
+
+		if (process->state != PROCESS_FREE)
+			continue;
+		memset(process, 0, sizeof(Process));
+		process->stack = stack;
+		process->id = i;
+		process->pid = 1000 + RandomBelow(64);
+		process->database = RandomBelow(plan.num_databases);
+		process->group = plan.parallel ? 100 + process->database : i;
+		process->priority = RandomBelow(1000);
+		process->last_id = -1;
+		process->is_lease_worker = plan.leased && i == 0;
+		process->calls_left = process->is_lease_worker ? INT_MAX :
+			RandomOneIn(3) ? 1 + RandomBelow(5) : 1 + RandomBelow(200);
+		databases[process->database].sessions++;
+		ProcessStart(process, SessionRun);
+	}
+}
+
+/* Whether all promises hold for a seed. */
+static bool
+run_seed(uint64 number)
+{
+	seed = number;
+	RandomSeed(seed);
+	step = 0;
+	last_step = STEPS;
+	me = NULL;
+	WorldBegin();
+	do
+	{
+		start_processes();
+	} while (ProcessRun());
+	counts.steps += step;
+	return PromiseWhatBroke() == NULL;
+}
+
+static double
+seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static void
+print_count(const char *name, uint64 count)
+{
+	if (count > 0)
+		printf(", %llu %s", (unsigned long long) count, name);
+}
+
+int
+main(int argc, char **argv)
+{
+	static const struct option options[] = {
+		{"seeds", required_argument, NULL, 'n'},
+		{"first", required_argument, NULL, 'f'},
+		{"verbose", no_argument, NULL, 'v'},
+		{NULL, 0, NULL, 0}
+	};
+	uint64		first = 1;
+	uint64		seeds = 1;
+	double		start = seconds();
+	uint64		num_seeds = 0;
+	bool		holds = true;
+	int			option;
+
+	while ((option = getopt_long(argc, argv, "", options, NULL)) != -1)
+	{
+		switch (option)
+		{
+			case 'f':
+				first = strtoull(optarg, NULL, 10);
+				break;
+			case 'n':
+				seeds = strtoull(optarg, NULL, 10);
+				break;
+			case 'v':
+				verbose = true;
+				break;
+			default:
+				return 2;
+		}
+	}
+	memory = aligned_alloc(4096, MEMORY_SIZE);
+	ProcessInit();
+	while (holds && num_seeds < seeds)
+		holds = run_seed(first + num_seeds++);
+	if (!holds)
+		printf("seed %llu, step %llu: %s\n",
+			   (unsigned long long) seed, (unsigned long long) step, PromiseWhatBroke());
+	printf("# %llu seeds, %.1f million steps in %.1f s: %llu ids", (unsigned long long) num_seeds,
+		   counts.steps / 1e6, seconds() - start, (unsigned long long) counts.ids);
+	print_count("errors", counts.errors);
+	print_count("sessions", counts.sessions);
+	print_count("moves of a mark", counts.moves);
+	print_count("crashes", counts.crashes);
+	print_count("promotions", counts.promotions);
+	print_count("steps of the clock", counts.clock_steps);
+	print_count("interrupts", counts.cancels);
+	print_count("resets", counts.resets);
+	print_count("advances", counts.advances);
+	print_count("new extensions", counts.recreations);
+	print_count("stale reads", counts.stale_reads);
+	putchar('\n');
+	return holds ? 0 : 1;
+}

@@ -1,0 +1,687 @@
+/*-------------------------------------------------------------------------
+ *
+ * postgres.c
+ *	  What the core calls of PostgreSQL, as far as the simulator needs it.
+ *
+ * libpgcommon and libpgport give what does not depend on the server.  The
+ * rest stands here: errors, interrupts, locks, latches, clocks, settings and
+ * catalogs; world.c has pages and WAL.
+ *
+ * snowflake/sim/postgres.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include <time.h>
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "commands/extension.h"
+#include "common/controldata_utils.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "replication/syncrep.h"
+#include "replication/walsender_private.h"
+#include "storage/condition_variable.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/procsignal.h"
+#include "storage/shmem.h"
+#include "utils/guc_tables.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "memory.h"
+#include "settings.h"
+#include "sim.h"
+
+/* Of the world, not of a process: they are not in the core's section. */
+int64		reference;
+int64		wall_offset;
+LWLockPadded *MainLWLockArray;
+WalSndCtlData *WalSndCtl;
+int			max_wal_senders;
+char	   *SyncRepStandbyNames = "";
+char	   *DataDir = "";
+MemoryContext TopMemoryContext;
+MemoryContext CurrentMemoryContext;
+sigjmp_buf *PG_exception_stack;
+char	   *GUC_check_errdetail_string;
+int			ParallelWorkerNumber = -1;
+bool		IsUnderPostmaster;
+SnapshotData SnapshotAnyData;
+Oid			MyDatabaseTableSpace = 1663;
+
+/* about 2026-06 */
+#define WALL_AT_REFERENCE_0		INT64CONST(835000000000000)
+
+static LWLockPadded main_lwlocks[64];
+static WalSndCtlData wal_senders;
+static bool memory_exists;
+
+
+/* Nothing that the server has in memory outlives it. */
+void
+PostgresReset(void)
+{
+	memset(main_lwlocks, 0, sizeof(main_lwlocks));
+	MainLWLockArray = main_lwlocks;
+	WalSndCtl = &wal_senders;
+	memory_exists = false;
+	/* recycled memory may hold anything */
+	memset(memory, 0xA5, MEMORY_SIZE);
+	MemoryForget();
+}
+
+/*
+ * Memory.  It lasts until the end of a call, in an arena of the process.
+ */
+
+void *
+palloc(Size size)
+{
+	char	   *ptr;
+
+	size = MAXALIGN(size);
+	if (me == NULL)
+		return malloc(size);
+	if (me->arena_used + size > ARENA_SIZE)
+		elog(PANIC, "ARENA_SIZE is too small");
+	ptr = me->arena + me->arena_used;
+	me->arena_used += size;
+	return ptr;
+}
+
+void *
+palloc0(Size size)
+{
+	return memset(palloc(size), 0, size);
+}
+
+void *
+repalloc(void *ptr, Size size)
+{
+	return memcpy(palloc(size), ptr, size / 2);
+}
+
+void
+pfree(void *ptr)
+{
+}
+
+char *
+pstrdup(const char *string)
+{
+	return strcpy(palloc(strlen(string) + 1), string);
+}
+
+char *
+MemoryContextStrdup(MemoryContext context, const char *string)
+{
+	return strdup(string);
+}
+
+/*
+ * Errors
+ */
+
+bool
+errstart(int elevel, const char *domain)
+{
+	if (me == NULL)
+		return elevel >= ERROR;
+	me->report.elevel = elevel;
+	me->report.code = elevel >= ERROR ? ERRCODE_INTERNAL_ERROR : ERRCODE_SUCCESSFUL_COMPLETION;
+	me->report.message[0] = '\0';
+	return true;
+}
+
+bool
+errstart_cold(int elevel, const char *domain)
+{
+	return errstart(elevel, domain);
+}
+
+int
+errcode(int code)
+{
+	me->report.code = code;
+	return 0;
+}
+
+int
+geterrcode(void)
+{
+	return me->report.code;
+}
+
+int
+errmsg(const char *format,...)
+{
+	va_list		args;
+
+	if (me == NULL)
+		return 0;
+	va_start(args, format);
+	vsnprintf(me->report.message, sizeof(me->report.message), format, args);
+	va_end(args);
+	return 0;
+}
+
+int
+errmsg_internal(const char *format,...)
+{
+	return errmsg("%s", format);
+}
+
+int
+errdetail(const char *format,...)
+{
+	return 0;
+}
+
+int
+errhint(const char *format,...)
+{
+	return 0;
+}
+
+void
+errfinish(const char *file, int line, const char *function)
+{
+	const char *name = strrchr(file, '/');
+
+	name = name != NULL ? name + 1 : file;
+	if (me == NULL || me->report.elevel >= PANIC)
+	{
+		fprintf(stderr, "failed at %s:%d: %s\n", name, line, me != NULL ? me->report.message : "");
+		abort();
+	}
+	PromiseReport(me->report.elevel, name, line);
+	if (me->report.elevel < ERROR)
+		return;
+	counts.errors++;
+	InterruptHoldoffCount = 0;
+	siglongjmp(me->on_error, me->report.elevel);
+}
+
+/*
+ * Interrupts
+ */
+
+void
+InterruptsCheck(void)
+{
+	if (me == NULL || InterruptHoldoffCount > 0)
+		return;
+	if (ProcDiePending)
+		ereport(FATAL,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("terminating connection due to administrator command")));
+	if (QueryCancelPending)
+	{
+		QueryCancelPending = false;
+		ereport(ERROR,
+				(errcode(ERRCODE_QUERY_CANCELED),
+				 errmsg("canceling statement due to user request")));
+	}
+}
+
+void
+ProcessInterrupts(void)
+{
+	InterruptsCheck();
+}
+
+void
+ProcessProcSignalBarrier(void)
+{
+	ProcSignalBarrierPending = false;
+}
+
+/*
+ * Lightweight locks: the state counts shared holders, and an exclusive one as
+ * a thousand.
+ */
+#define EXCLUSIVE	1000
+#define LWLOCK_STATE(lock)	(*(volatile uint32 *) &(lock)->state)
+
+void
+LWLockInitialize(LWLock *lock, int tranche)
+{
+	memset(lock, 0, sizeof(LWLock));
+	lock->tranche = tranche;
+}
+
+int
+LWLockNewTrancheId(void)
+{
+	return LWTRANCHE_FIRST_USER_DEFINED;
+}
+
+void
+LWLockRegisterTranche(int tranche, const char *name)
+{
+}
+
+bool
+LWLockAcquire(LWLock *lock, LWLockMode mode)
+{
+	bool		exclusive = mode == LW_EXCLUSIVE;
+	int			i = 0;
+
+	if (me == NULL)
+		return true;
+	ProcessStep();
+	while (exclusive ? LWLOCK_STATE(lock) != 0 : LWLOCK_STATE(lock) >= EXCLUSIVE)
+		ProcessWait(lock);
+	LWLOCK_STATE(lock) += exclusive ? EXCLUSIVE : 1;
+	while (i < MAX_LWLOCKS && me->lwlocks[i] != NULL)
+		i++;
+	if (i == MAX_LWLOCKS)
+		PromiseBroken("a process holds %d locks", i);
+	else
+	{
+		me->lwlocks[i] = lock;
+		me->lwlock_is_exclusive[i] = exclusive;
+	}
+	if (lock->tranche == LWTRANCHE_BUFFER_CONTENT)
+		me->num_pages++;
+	else
+		me->num_lwlocks++;
+	MemoryFullBarrier();
+	return true;
+}
+
+static void
+release(int i)
+{
+	LWLock	   *lock = me->lwlocks[i];
+
+	LWLOCK_STATE(lock) -= me->lwlock_is_exclusive[i] ? EXCLUSIVE : 1;
+	me->lwlocks[i] = NULL;
+	if (lock->tranche == LWTRANCHE_BUFFER_CONTENT)
+		me->num_pages--;
+	else
+		me->num_lwlocks--;
+	MemoryFullBarrier();
+	ProcessWake(lock);
+}
+
+void
+LWLockRelease(LWLock *lock)
+{
+	if (me == NULL)
+		return;
+	ProcessStep();
+	for (int i = 0; i < MAX_LWLOCKS; i++)
+	{
+		if (me->lwlocks[i] == lock)
+		{
+			release(i);
+			return;
+		}
+	}
+	PromiseBroken("a lock is released that is not held");
+}
+
+/* What the end of a transaction releases. */
+void
+PostgresReleaseAll(void)
+{
+	for (int i = 0; i < MAX_LWLOCKS; i++)
+	{
+		if (me->lwlocks[i] != NULL)
+			release(i);
+	}
+	me->num_guc_levels = 0;
+	me->on_condition = false;
+	me->arena_used = 0;
+	error_context_stack = NULL;
+}
+
+/*
+ * Latches and condition variables.  There is one of the latter.
+ */
+
+/* Mutants give others time by it. */
+void
+pg_usleep(long us)
+{
+	ProcessStep();
+	ProcessSleep(us, PROCESS_SLEEPS);
+}
+
+int
+WaitLatch(Latch *latch, int events, long timeout, uint32 event)
+{
+	ProcessStep();
+	if (!me->latch)
+		ProcessSleep(timeout * 1000, PROCESS_SLEEPS);
+	return 0;
+}
+
+void
+ResetLatch(Latch *latch)
+{
+	me->latch = false;
+}
+
+void
+ConditionVariableInit(ConditionVariable *variable)
+{
+}
+
+void
+ConditionVariablePrepareToSleep(ConditionVariable *variable)
+{
+	ProcessStep();
+	me->on_condition = true;
+	me->latch = false;
+}
+
+bool
+ConditionVariableTimedSleep(ConditionVariable *variable, long timeout, uint32 event)
+{
+	InterruptsCheck();
+	(void) WaitLatch(NULL, 0, timeout, event);
+	me->latch = false;
+	InterruptsCheck();
+	return false;
+}
+
+void
+ConditionVariableCancelSleep(void)
+{
+	me->on_condition = false;
+}
+
+void
+ConditionVariableBroadcast(ConditionVariable *variable)
+{
+	ProcessStep();
+	for (int i = 0; i < plan.num_processes; i++)
+	{
+		if (processes[i].on_condition)
+			ProcessSetLatch(&processes[i]);
+	}
+}
+
+/*
+ * Clocks
+ */
+
+TimestampTz
+GetCurrentTimestamp(void)
+{
+	ProcessStep();
+	return WALL_AT_REFERENCE_0 + reference + wall_offset;
+}
+
+int
+ClockReadReference(struct timespec *now)
+{
+	ProcessStep();
+	now->tv_sec = reference / USECS_PER_SEC;
+	now->tv_nsec = reference % USECS_PER_SEC * 1000;
+	return 0;
+}
+
+const char *
+timestamptz_to_str(TimestampTz timestamp)
+{
+	return psprintf(INT64_FORMAT, timestamp);
+}
+
+TimestampTz
+time_t_to_timestamptz(pg_time_t time)
+{
+	return time * USECS_PER_SEC;
+}
+
+char *
+IsoFromInstant(TimestampTz instant)
+{
+	return psprintf(INT64_FORMAT, instant);
+}
+
+bool
+IsoParse(const char *text, TimestampTz *instant, char **reason)
+{
+	*reason = "The simulator gives epochs in milliseconds.";
+	return false;
+}
+
+/*
+ * Settings: those of settings.c keep what WorldLoadSettings() has put there,
+ * and no text is ever read.
+ */
+
+static struct config_generic defined_settings[16];
+static struct config_generic *all_settings[16];
+static int	num_settings = 0;
+
+static void
+define_setting(const char *name)
+{
+	for (int i = 0; i < num_settings; i++)
+	{
+		if (strcmp(all_settings[i]->name, name) == 0)
+			return;
+	}
+	defined_settings[num_settings].name = name;
+	defined_settings[num_settings].reset_source = PGC_S_DEFAULT;
+	all_settings[num_settings] = &defined_settings[num_settings];
+	num_settings++;
+}
+
+void
+DefineCustomIntVariable(const char *name, const char *short_desc, const char *long_desc,
+						int *variable, int boot, int least, int most,
+						GucContext context, int flags, GucIntCheckHook check_hook,
+						GucIntAssignHook assign_hook, GucShowHook show_hook)
+{
+	define_setting(name);
+	*variable = boot;
+}
+
+void
+DefineCustomEnumVariable(const char *name, const char *short_desc, const char *long_desc,
+						 int *variable, int boot, const struct config_enum_entry *options,
+						 GucContext context, int flags, GucEnumCheckHook check_hook,
+						 GucEnumAssignHook assign_hook, GucShowHook show_hook)
+{
+	define_setting(name);
+	*variable = boot;
+}
+
+void
+DefineCustomStringVariable(const char *name, const char *short_desc, const char *long_desc,
+						   char **variable, const char *boot, GucContext context, int flags,
+						   GucStringCheckHook check_hook,
+						   GucStringAssignHook assign_hook, GucShowHook show_hook)
+{
+	define_setting(name);
+	*variable = (char *) boot;
+}
+
+struct config_generic **
+get_guc_variables(void)
+{
+	return all_settings;
+}
+
+int
+GetNumConfigOptions(void)
+{
+	return num_settings;
+}
+
+const char *
+GetConfigOptionResetString(const char *name)
+{
+	return NULL;
+}
+
+void
+MarkGUCPrefixReserved(const char *prefix)
+{
+}
+
+int
+NewGUCNestLevel(void)
+{
+	return ++me->num_guc_levels;
+}
+
+void
+AtEOXact_GUC(bool is_commit, int level)
+{
+	me->num_guc_levels--;
+}
+
+int
+set_config_option(const char *name, const char *value, GucContext context,
+				  GucSource source, GucAction action, bool change, int elevel, bool is_reload)
+{
+	return 1;
+}
+
+void
+ProcessConfigFile(GucContext context)
+{
+	WorldLoadSettings();
+}
+
+/* for reading a registry's connection string, which never happens here */
+ErrorData *
+CopyErrorData(void)
+{
+	return NULL;
+}
+
+void
+FlushErrorState(void)
+{
+}
+
+void
+pre_format_elog_string(int errnumber, const char *domain)
+{
+}
+
+char *
+format_elog_string(const char *format,...)
+{
+	return NULL;
+}
+
+void *
+load_external_function(const char *file, const char *function, bool signal, void **handle)
+{
+	return NULL;
+}
+
+/*
+ * The rest
+ */
+
+void *
+ShmemInitStruct(const char *name, Size size, bool *found)
+{
+	*found = memory_exists;
+	memory_exists = true;
+	return memory;
+}
+
+void
+RequestAddinShmemSpace(Size size)
+{
+}
+
+void
+before_shmem_exit(pg_on_exit_callback function, Datum arg)
+{
+	if (me->num_exit_callbacks == MAX_EXIT_CALLBACKS)
+		elog(PANIC, "MAX_EXIT_CALLBACKS is too small");
+	me->exit_callbacks[me->num_exit_callbacks++] = function;
+}
+
+void
+RegisterXactCallback(XactCallback callback, void *arg)
+{
+}
+
+void
+ForceSyncCommit(void)
+{
+}
+
+bool
+IsInParallelMode(void)
+{
+	return false;
+}
+
+bool
+superuser(void)
+{
+	return true;
+}
+
+void
+PreventCommandDuringRecovery(const char *command)
+{
+}
+
+Datum
+CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
+{
+	return (Datum) 0;
+}
+
+void
+OriginCheck(bool leased)
+{
+}
+
+/* Nobody changes relations here in a transaction of his own. */
+bool
+TransactionIdIsCurrentTransactionId(TransactionId xid)
+{
+	return false;
+}
+
+TransactionId
+HeapTupleGetUpdateXid(HeapTupleHeader header)
+{
+	return InvalidTransactionId;
+}
+
+SysScanDesc
+systable_beginscan(Relation relation, Oid index, bool index_ok, Snapshot snapshot, int num_keys, ScanKey keys)
+{
+	return NULL;
+}
+
+HeapTuple
+systable_getnext(SysScanDesc scan)
+{
+	return NULL;
+}
+
+void
+systable_endscan(SysScanDesc scan)
+{
+}
+
+Oid
+get_extension_oid(const char *name, bool missing_ok)
+{
+	return 1;
+}

@@ -1,0 +1,224 @@
+/*-------------------------------------------------------------------------
+ *
+ * sim.h
+ *	  What the files of the simulator share.
+ *
+ * snowflake/sim/sim.h
+ *
+ *-------------------------------------------------------------------------
+ */
+#ifndef SNOWFLAKE_SIM_H
+#define SNOWFLAKE_SIM_H
+
+#include <setjmp.h>
+#include <ucontext.h>
+
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+
+#include "layout.h"
+#include "mark.h"
+
+#define MAX_PROCESSES	8
+#define MAX_DATABASES_HERE 3
+/* more than the static variables of the core need */
+#define MAX_STATICS		4096
+#define MAX_EXIT_CALLBACKS 4
+#define MAX_LWLOCKS		4
+#define ARENA_SIZE		16384
+
+/* What a seed decides before anything runs.  "every" counts steps. */
+typedef struct Plan
+{
+	/* scheduling */
+	int			num_processes;
+	int			num_databases;
+	bool		by_priority;	/* the runnable process of highest priority */
+	int			switch_every;
+	int			stall_every;	/* 0: never */
+	int			longest_stall;	/* in steps */
+	int			step_us;		/* time that passes at some steps */
+	bool		weak_memory;
+
+	/* faults, and how likely each is among them */
+	int			fault_every;
+	int			crashes;
+	int			promotions;
+	int			clock_steps;
+	int			cancels;
+	int			terminations;
+	int			reloads;
+	int			copies;			/* of databases */
+	int			layout_changes;
+
+	/* the server */
+	bool		preloaded;
+	bool		leased;
+	bool		parallel;		/* the processes of a database are a group */
+	bool		synchronous;	/* there is a synchronous standby */
+	int			longest_flush;	/* in us */
+
+	/* what sessions do besides making ids */
+	bool		advance;
+	bool		set_mark;
+	bool		reset;
+	bool		lock_mark;		/* a transaction locks the relations */
+	bool		recreate;		/* the extension */
+} Plan;
+
+typedef enum ProcessState
+{
+	PROCESS_FREE,
+	PROCESS_READY,
+	PROCESS_SLEEPS,				/* until an instant, or its latch is set */
+	PROCESS_FLUSHES,			/* until an instant */
+	PROCESS_WAITS,				/* for a lock */
+	PROCESS_STALLS				/* for a number of steps */
+} ProcessState;
+
+/* A report that is being made. */
+typedef struct Report
+{
+	int			elevel;
+	int			code;
+	char		message[200];
+} Report;
+
+typedef struct Process
+{
+	int			id;
+	int			pid;
+	int			database;
+	int			group;
+	bool		is_lease_worker;
+	ProcessState state;
+	int			priority;
+	int64		wake_at;
+	uint64		stalls_until;
+	const void *waits_for;
+	bool		latch;
+	bool		on_condition;	/* waits for the condition variable */
+
+	/* how it goes on */
+	bool		is_new;
+	ucontext_t	start;
+	jmp_buf		context;
+	char	   *stack;
+	char		statics[MAX_STATICS];
+	sigjmp_buf	on_error;
+
+	/* of PostgreSQL */
+	Report		report;
+	LWLock	   *lwlocks[MAX_LWLOCKS];
+	bool		lwlock_is_exclusive[MAX_LWLOCKS];
+	int			num_lwlocks;	/* but for content locks */
+	int			num_pages;		/* content locks */
+	int			num_relations;	/* relation locks */
+	int			num_guc_levels;
+	bool		holds_mark;
+	pg_on_exit_callback exit_callbacks[MAX_EXIT_CALLBACKS];
+	int			num_exit_callbacks;
+	char		arena[ARENA_SIZE];
+	int			arena_used;
+
+	/* weak memory, see memory.c */
+	uint64		horizon;
+	uint64		read_horizon;
+	uint64		announced;
+	uint64		written;
+
+	/* what it does, and what it was promised */
+	const char *doing;
+	uint64		steps;			/* of the present call */
+	int			calls_left;
+	uint32		configuration;	/* that it has read */
+	int64		last_id;
+	int64		above;			/* ids of this call must be */
+	int			resets;			/* of the database, when the call began */
+	bool		recreates;		/* sees the new extension */
+} Process;
+
+/* What a seed has done, for the summary. */
+typedef struct Counts
+{
+	uint64		steps;
+	uint64		switches;
+	uint64		ids;
+	uint64		errors;
+	uint64		sessions;
+	uint64		moves;
+	uint64		crashes;
+	uint64		promotions;
+	uint64		clock_steps;
+	uint64		cancels;
+	uint64		resets;
+	uint64		advances;
+	uint64		recreations;
+	uint64		stale_reads;
+} Counts;
+
+extern Plan plan;
+extern Counts counts;
+extern Process processes[MAX_PROCESSES];
+extern Process *me;				/* NULL: outside of all processes */
+extern uint64 seed;
+extern uint64 step;				/* of this seed */
+extern uint64 last_step;
+extern bool verbose;
+extern bool at_rest;			/* faults have stopped */
+
+/* random.c */
+extern void RandomSeed(uint64 value);
+extern uint64 RandomBits(void);
+extern uint64 RandomBelow(uint64 number);
+extern bool RandomOneIn(int number);
+extern int64 RandomSize(int64 largest);
+
+/* process.c */
+extern void ProcessInit(void);
+extern void ProcessSavePostmaster(void);
+extern void ProcessNewPostmaster(void);
+extern void ProcessStart(Process *process, void (*run) (void));
+extern void ProcessStep(void);
+extern void ProcessSleep(int64 us, ProcessState state);
+extern void ProcessWait(const void *object);
+extern void ProcessWake(const void *object);
+extern void ProcessSetLatch(Process *process);
+extern void ProcessLeave(void);
+extern bool ProcessRun(void);
+extern void *ProcessStatic(Process *process, volatile void *variable);
+
+/* postgres.c */
+extern void InterruptsCheck(void);
+extern int64 reference;			/* the reference clock, in us */
+extern int64 wall_offset;		/* of the wall clock, to the reference */
+extern void PostgresReset(void);
+extern void PostgresReleaseAll(void);
+
+/* world.c */
+extern void WorldBegin(void);
+extern void WorldFault(void);
+extern bool WorldRest(void);
+extern void WorldProgress(void);
+extern void WorldFlush(XLogRecPtr lsn);
+extern void WorldLoadSettings(void);
+extern Layout *world_layout;
+
+/* session.c */
+extern void SessionRun(void);
+
+/* promise.c */
+extern void PromiseBegin(void);
+extern void PromiseBroken(const char *format,...) pg_attribute_printf(1, 2);
+extern void PromiseIds(int64 first, int64 last);
+extern void PromiseNoteClock(int64 elapsed);
+extern void PromiseNewServer(bool by_crash);
+extern void PromiseReport(int elevel, const char *file, int line);
+extern void PromiseNothingLeft(void);
+extern const char *PromiseWhatBroke(void);
+extern int64 PromiseHighestOffset(void);
+
+/* main.c */
+extern void Say(const char *format,...) pg_attribute_printf(1, 2);
+
+#endif							/* SNOWFLAKE_SIM_H */
