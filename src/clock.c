@@ -461,10 +461,15 @@ ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
 bool
 ClockKeepWatching(CallWaits *waits)
 {
+	int64		slept;
+
 	if (waits->watched >= CLOCK_TIME_TO_WATCH)
 		return false;
 	if (waits->watched == 0)
 		StatsAdd(STATS_WAITS, 1);
-	waits->watched += sleep_for(CLOCK_LOOK_INTERVAL, WAIT_CLOCK);
+	slept = sleep_for(CLOCK_LOOK_INTERVAL, WAIT_CLOCK);
+	/* as in watch(): nobody watched while the process was stopped */
+	if (slept <= LONGEST_GAP)
+		waits->watched += slept;
 	return true;
 }
