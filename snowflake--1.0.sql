@@ -10,8 +10,8 @@
 --
 -- The owner of our schema may rename it, and give its name to another one.  So we lock its
 -- row, which a rename would change, until the script has ended.  Later nothing finds our
--- functions by that name: SQL functions are bound to what they call when they are created, and those in PL/pgSQL call
--- what is in snowflake_internal.
+-- functions by that name: SQL functions are bound to what they call when they are created,
+-- and those in PL/pgSQL call what is in snowflake_internal.
 
 DO $$
 BEGIN

@@ -180,10 +180,12 @@ largest_of(const Disk *disk)
 static bool
 is_leased(int64 worker_id, uint64 tick)
 {
+	TimestampTz begins = LayoutTickToTime(world_layout, tick);
+
 	for (int i = 0; i < num_grants; i++)
 	{
 		if (grants[i].worker_id == worker_id &&
-			tick >= grants[i].first_tick && tick < grants[i].end_tick)
+			begins >= grants[i].starts && begins < grants[i].ends)
 			return true;
 	}
 	return false;

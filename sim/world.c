@@ -866,7 +866,6 @@ WorldLease(void)
 	if (held != NULL && held->ends > now && !RandomOneIn(4))
 	{
 		held->ends = Max(held->ends, now) + RandomBelow(3 * USECS_PER_SEC);
-		held->end_tick = (held->ends - world_layout->epoch + world_layout->tick - 1) / world_layout->tick;
 		free_from[held->worker_id] = held->ends;
 		Say("renews the lease of worker id " INT64_FORMAT, held->worker_id);
 		WorkerSetLease(held->worker_id, held->starts, held->ends);
@@ -880,7 +879,6 @@ WorldLease(void)
 		if (used < held->ends)
 		{
 			held->ends = Max(used, held->starts);
-			held->end_tick = (held->ends - world_layout->epoch + world_layout->tick - 1) / world_layout->tick;
 			free_from[held->worker_id] = held->ends;
 		}
 	}
@@ -889,8 +887,6 @@ WorldLease(void)
 	held->worker_id = worker_id;
 	held->starts = Max(free_from[worker_id], now);
 	held->ends = held->starts + world_layout->tick + RandomBelow(3 * USECS_PER_SEC);
-	held->first_tick = (held->starts - world_layout->epoch + world_layout->tick - 1) / world_layout->tick;
-	held->end_tick = (held->ends - world_layout->epoch + world_layout->tick - 1) / world_layout->tick;
 	free_from[worker_id] = held->ends;
 	Say("leases worker id " INT64_FORMAT, worker_id);
 	WorkerSetLease(worker_id, held->starts, held->ends);

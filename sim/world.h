@@ -55,8 +55,6 @@ typedef struct Grant
 	int64		worker_id;
 	TimestampTz starts;
 	TimestampTz ends;
-	uint64		first_tick;
-	uint64		end_tick;
 } Grant;
 
 #define MAX_GRANTS	256

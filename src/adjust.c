@@ -237,26 +237,27 @@ typedef enum ResetResult
 } ResetResult;
 
 /*
- * Decide on a reset, and prepare the guard for it.  New ids will begin at *tick.
- * *far_bound is the bound of the ids that were made far ahead.
+ * Decide on a reset and, if it can be done, put it into the guard.  New ids will
+ * begin at *tick.  *far_bound is the bound of the ids that were made far ahead.
  */
 static ResetResult
 decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
-			 const Mark *mark, Guard *guard, uint64 *tick, int64 *far_bound)
+			 Mark *mark, uint64 *tick, int64 *far_bound)
 {
+	Guard	   *guard = &mark->guard;
 	uint64		far_tick = now_tick + LimitAhead(layout) + LimitReservation(layout) + 2;
-	int64		bound = Max(mark->value, mark->guard.bound);
+	int64		bound = Max(mark->value, guard->bound);
 	bool		bound_is_far = LimitFirstTickAbove(layout, bound) >= far_tick;
 	uint64		written_tick = LimitFirstTickAbove(layout, my_slot->written);
 	uint64		older_tick = LimitFirstTickAbove(layout, guard->older);
 	uint64		near_ticks[] = {
 		LimitFirstTickAbove(layout, mark->value),
-		LimitFirstTickAbove(layout, mark->guard.bound)
+		LimitFirstTickAbove(layout, guard->bound)
 	};
 
-	*far_bound = bound_is_far ? bound : mark->guard.others;
+	*far_bound = bound_is_far ? bound : guard->others;
 	if (!bound_is_far &&
-		LimitStartAfterReset(layout, worker, &mark->guard) < far_tick)
+		LimitStartAfterReset(layout, worker, guard) < far_tick)
 		return RESET_NOT_NEEDED;
 	if (LaneFurthestTick(layout) >= far_tick || written_tick >= far_tick)
 		return RESET_NEEDS_RESTART;
@@ -273,7 +274,7 @@ decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
 		if (near_ticks[i] < far_tick)
 			*tick = Max(*tick, near_ticks[i]);
 	}
-	guard->others = Max(mark->guard.others, bound);
+	guard->others = Max(guard->others, bound);
 	guard->exempt = worker->leased ? -1 : worker->pair;
 	guard->layout = layout->hash;
 	guard->bound = LimitBoundBelow(layout, worker, *tick);
@@ -309,7 +310,6 @@ AdjustReset(int32 worker_id)
 	const Layout *layout;
 	const Worker *worker;
 	Mark		mark;
-	Guard		guard;
 	uint64		now_tick;
 	uint64		tick;
 	int64		far_bound;
@@ -335,13 +335,9 @@ AdjustReset(int32 worker_id)
 
 	now_tick = ClockTick(layout, ClockNow(layout, &waits));
 	open_mark(&mark, MARK_WRITE);
-	guard = mark.guard;
-	result = decide_reset(layout, worker, now_tick, &mark, &guard, &tick, &far_bound);
+	result = decide_reset(layout, worker, now_tick, &mark, &tick, &far_bound);
 	if (result == RESET_DONE)
-	{
-		mark.guard = guard;
 		begin_ids_at(&mark, tick);
-	}
 	else
 		leave_mark(&mark);
 
@@ -351,7 +347,7 @@ AdjustReset(int32 worker_id)
 			ereport(NOTICE,
 					(errmsg("snowflake mark was reset"),
 					 errdetail("Ids with other worker ids begin above " INT64_FORMAT " in this database.",
-							   guard.others)));
+							   mark.guard.others)));
 			break;
 		case RESET_NOT_NEEDED:
 			ereport(NOTICE,

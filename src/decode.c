@@ -212,7 +212,6 @@ snowflake_layout(PG_FUNCTION_ARGS)
 {
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	const Layout *layout = CallLayout(fcinfo, 0);
-
 	Datum		values[4];
 	bool		nulls[4] = {false};
 

@@ -80,8 +80,8 @@ MarkFlush(XLogRecPtr lsn)
 }
 
 /*
- * Read the configuration, if it has changed, and return whether.  Otherwise a statement would wait
- * forever after synchronous_standby_names was emptied.
+ * Read the configuration, if it has changed, and return whether.  Otherwise a
+ * statement would wait forever after synchronous_standby_names was emptied.
  *
  * PostgreSQL's sessions do this between statements only, but nothing of it has
  * to wait for that: what a statement relies on, it copies, because functions

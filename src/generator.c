@@ -15,11 +15,11 @@
  *								the clock plus max_ahead
  *								the end of the layout
  *
- * find_range() computes both.  LaneChoose() finds the first tick, not before "from",
- * in which a lane has ids that are greater than the session's last one.  If
- * that tick is before the end, we open a window there.  If not, bound.c deals
- * with the bound that is in the way: it moves the limit, waits, or throws the
- * error of that bound.  Then we look at everything again.
+ * find_range() computes both.  LaneChoose() finds the first tick, not before
+ * "from", in which a lane has ids that are greater than the session's last one.
+ * If that tick is before the end, we open a window there.  If not, bound.c
+ * deals with the bound that is in the way: it moves the limit, waits, or throws
+ * the error of that bound.  Then we look at everything again.
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids.  Until then, an

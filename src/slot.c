@@ -88,9 +88,8 @@ database_row(void)
  * Find the slot of our database, or take one: a free one, or else, of those
  * without sessions, the one with the lowest limit.  When the database that had
  * it makes ids again, they begin above its mark, as after a start.  As no free
- * slot is left, it enters one that was used before.  Such a slot
- * can recur, see LimitCheckFound(): the owner of many databases can take them in
- * turn.
+ * slot is left, it enters one that was used before.  Such a slot can recur, see
+ * LimitCheckFound(): the owner of many databases can take them in turn.
  *
  * If our slot has sessions, its database has not been dropped, so that the row
  * need not be compared.  If it has none, another row means that the database
