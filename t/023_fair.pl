@@ -277,6 +277,8 @@ foreach my $i (1 .. 3)
 	{
 		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => $database);
 		is($code, '00000', "turn $i of database $database") or diag($message);
+		# its slot is free only then
+		wait_until_alone($held);
 	}
 }
 $held->query('SELECT * FROM snowflake_reserve(50000)');
