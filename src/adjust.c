@@ -61,13 +61,10 @@ leave_mark(Mark *mark)
 	MarkClose(mark);
 }
 
-/* Write the new contents of the mark, and close it. */
+/* Wait until the mark is flushed.  It must be closed. */
 static void
-write_mark(Mark *mark)
+flush_mark(XLogRecPtr lsn)
 {
-	XLogRecPtr	lsn = MarkWritePages(mark);
-
-	MarkClose(mark);
 	while (!MarkFlush(lsn))
 	{
 		if (MarkNoticeReload())
@@ -79,6 +76,16 @@ write_mark(Mark *mark)
 				 errdetail("The snowflake mark has already been changed here, but might not have been replicated to the standbys.")));
 		break;
 	}
+}
+
+/* Write the new contents of the mark, and close it. */
+static void
+write_mark(Mark *mark)
+{
+	XLogRecPtr	lsn = MarkWritePages(mark);
+
+	MarkClose(mark);
+	flush_mark(lsn);
 }
 
 /* Write the mark, and have new ids of this database begin at a tick. */
@@ -180,13 +187,15 @@ AdjustAdvance(int64 id, bool force)
 
 	/*
 	 * Nothing changes if ids begin above it anyway.  After a start they begin
-	 * above the bound, which must go on to show who wrote it.
+	 * above the bound, which must go on to show who wrote it.  Another
+	 * advance may have written that, and not have flushed it yet.
 	 */
 	if (mark.value <= mark.guard.bound &&
 		(my_slot->written == 0 ? id <= mark.guard.bound :
 		 my_slot->written == mark.guard.bound && tick <= my_slot->closed_below))
 	{
 		leave_mark(&mark);
+		flush_mark(mark.lsn);
 		return;
 	}
 	LimitCheckFound(layout, &mark, now_tick, &found);

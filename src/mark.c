@@ -155,8 +155,7 @@ check_stays(const Mark *mark)
 	bool		dropped;
 
 	if (TransactionIdIsValid(mark->changed_by) &&
-		(mark->changed_by == FrozenTransactionId ||
-		 mark->changed_by != created_here(&dropped) || dropped))
+		(mark->changed_by != created_here(&dropped) || dropped))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark was changed in this transaction"),
@@ -428,6 +427,7 @@ MarkLockPages(Mark *mark)
 	}
 	mark->value = sequence_row(mark)->last_value;
 	memcpy(&mark->guard, view_row(mark), sizeof(Guard));
+	mark->lsn = PageGetLSN(BufferGetPage(mark->view_buffer));
 	return true;
 }
 

@@ -49,6 +49,7 @@ typedef struct Mark
 	/* what its pages held when they were locked */
 	int64		value;			/* of the sequence */
 	Guard		guard;
+	XLogRecPtr	lsn;			/* of the record that wrote it */
 
 	/* for mark.c */
 	MarkMode	mode;
