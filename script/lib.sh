@@ -250,7 +250,7 @@ in_directory()
 long_tests=(t/007_mark.pl t/010_steps.pl t/009_failover.pl t/011_reset.pl t/016_lease.pl
 	t/013_blocks.pl t/024_transactions.pl t/001_unique.pl t/002_increasing.pl t/023_fair.pl
 	t/008_crash.pl t/006_dump.pl t/026_sql_only.pl t/028_convert.pl t/005_balance.pl
-	t/014_mask.pl t/030_doubts.pl)
+	t/014_mask.pl)
 
 # Run one of our scripts in a release, on a copy of the sources.
 run_in_release()

@@ -67,6 +67,7 @@ start_processes(void)
 		process->priority = RandomBelow(1000);
 		process->last_id = -1;
 		process->is_lease_worker = plan.leased && i == 0;
+		process->is_deaf = plan.deaf_clients && RandomOneIn(2);
 		process->calls_left = process->is_lease_worker ? INT_MAX :
 			RandomOneIn(3) ? 1 + RandomBelow(5) : 1 + RandomBelow(200);
 		databases[process->database].sessions++;
@@ -75,8 +76,8 @@ start_processes(void)
 }
 
 /* Whether all promises hold for a seed. */
-static bool
-run_seed(uint64 number)
+bool
+RunSeed(uint64 number)
 {
 	seed = number;
 	RandomSeed(seed);
@@ -88,7 +89,6 @@ run_seed(uint64 number)
 	{
 		start_processes();
 	} while (ProcessRun());
-	counts.steps += step;
 	return PromiseWhatBroke() == NULL;
 }
 
@@ -108,15 +108,53 @@ print_count(const char *name, uint64 count)
 		printf(", %llu %s", (unsigned long long) count, name);
 }
 
+static void
+print_counts(uint64 num_seeds, double elapsed)
+{
+	printf("# %llu seeds, %.1f million steps in %.1f s: %llu ids", (unsigned long long) num_seeds,
+		   counts.steps / 1e6, elapsed, (unsigned long long) counts.ids);
+	print_count("errors", counts.errors);
+	print_count("sessions", counts.sessions);
+	print_count("moves of a mark", counts.moves);
+	print_count("crashes", counts.crashes);
+	print_count("promotions", counts.promotions);
+	print_count("steps of the clock", counts.clock_steps);
+	print_count("interrupts", counts.cancels);
+	print_count("resets", counts.resets);
+	print_count("advances", counts.advances);
+	print_count("transactions", counts.transactions);
+	print_count("stale reads", counts.stale_reads);
+	putchar('\n');
+}
+
+/* Shrink the last seed, and write its decisions to a file. */
+static bool
+shrink(const char *name)
+{
+	FILE	   *file;
+
+	random_mode = RANDOM_RECORD;
+	(void) RunSeed(seed);
+	Shrink();
+	file = fopen(name, "w");
+	if (file == NULL)
+		return false;
+	DecisionsWrite(file);
+	return fclose(file) == 0;
+}
+
 int
 main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"seeds", required_argument, NULL, 'n'},
 		{"first", required_argument, NULL, 'f'},
+		{"shrink", required_argument, NULL, 's'},
+		{"decisions", required_argument, NULL, 'd'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0}
 	};
+	const char *shrink_to = NULL;
 	uint64		first = 1;
 	uint64		seeds = 1;
 	double		start = seconds();
@@ -134,6 +172,13 @@ main(int argc, char **argv)
 			case 'n':
 				seeds = strtoull(optarg, NULL, 10);
 				break;
+			case 's':
+				shrink_to = optarg;
+				break;
+			case 'd':
+				if (!DecisionsRead(optarg))
+					return 2;
+				break;
 			case 'v':
 				verbose = true;
 				break;
@@ -144,23 +189,15 @@ main(int argc, char **argv)
 	memory = aligned_alloc(4096, MEMORY_SIZE);
 	ProcessInit();
 	while (holds && num_seeds < seeds)
-		holds = run_seed(first + num_seeds++);
+	{
+		holds = RunSeed(first + num_seeds++);
+		counts.steps += step;
+	}
 	if (!holds)
 		printf("seed %llu, step %llu: %s\n",
 			   (unsigned long long) seed, (unsigned long long) step, PromiseWhatBroke());
-	printf("# %llu seeds, %.1f million steps in %.1f s: %llu ids", (unsigned long long) num_seeds,
-		   counts.steps / 1e6, seconds() - start, (unsigned long long) counts.ids);
-	print_count("errors", counts.errors);
-	print_count("sessions", counts.sessions);
-	print_count("moves of a mark", counts.moves);
-	print_count("crashes", counts.crashes);
-	print_count("promotions", counts.promotions);
-	print_count("steps of the clock", counts.clock_steps);
-	print_count("interrupts", counts.cancels);
-	print_count("resets", counts.resets);
-	print_count("advances", counts.advances);
-	print_count("new extensions", counts.recreations);
-	print_count("stale reads", counts.stale_reads);
-	putchar('\n');
+	print_counts(num_seeds, seconds() - start);
+	if (!holds && shrink_to != NULL && !shrink(shrink_to))
+		return 2;
 	return holds ? 0 : 1;
 }

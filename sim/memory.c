@@ -126,8 +126,8 @@ MemoryRead(volatile void *ptr, int size)
 	while (oldest > 0 && location->old[oldest - 1].overwritten_at > seen)
 		oldest--;
 	chosen = location->num_old;
-	if (oldest < chosen && RandomBelow(4) == 0)
-		chosen = oldest + RandomBelow(chosen - oldest + 1);
+	if (oldest < chosen && RandomOneInOf(STREAM_MEMORY, 4))
+		chosen -= RandomOf(STREAM_MEMORY, chosen - oldest + 1);
 
 	location->seen[me->id] = chosen > 0 ?
 		Max(seen, location->old[chosen - 1].overwritten_at) : seen;

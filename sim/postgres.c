@@ -15,8 +15,6 @@
 
 #include <time.h>
 
-#include "access/genam.h"
-#include "access/htup_details.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_control.h"
@@ -38,15 +36,15 @@
 
 #include "memory.h"
 #include "settings.h"
-#include "sim.h"
+#include "world.h"
 
 /* Of the world, not of a process: they are not in the core's section. */
 int64		reference;
 int64		wall_offset;
+int			clock_drift;
 LWLockPadded *MainLWLockArray;
 WalSndCtlData *WalSndCtl;
 int			max_wal_senders;
-char	   *SyncRepStandbyNames = "";
 char	   *DataDir = "";
 MemoryContext TopMemoryContext;
 MemoryContext CurrentMemoryContext;
@@ -54,11 +52,7 @@ sigjmp_buf *PG_exception_stack;
 char	   *GUC_check_errdetail_string;
 int			ParallelWorkerNumber = -1;
 bool		IsUnderPostmaster;
-SnapshotData SnapshotAnyData;
 Oid			MyDatabaseTableSpace = 1663;
-
-/* about 2026-06 */
-#define WALL_AT_REFERENCE_0		INT64CONST(835000000000000)
 
 static LWLockPadded main_lwlocks[64];
 static WalSndCtlData wal_senders;
@@ -203,6 +197,9 @@ errfinish(const char *file, int line, const char *function)
 		abort();
 	}
 	PromiseReport(me->report.elevel, name, line);
+	/* it waits until the client reads */
+	if (me->is_deaf && me->report.elevel >= NOTICE && !at_rest)
+		ProcessSleep(RandomSize(20 * USECS_PER_SEC), PROCESS_FLUSHES);
 	if (me->report.elevel < ERROR)
 		return;
 	counts.errors++;
@@ -339,7 +336,7 @@ PostgresReleaseAll(void)
 		if (me->lwlocks[i] != NULL)
 			release(i);
 	}
-	me->num_guc_levels = 0;
+	me->num_guc_levels = me->num_pins = 0;
 	me->on_condition = false;
 	me->arena_used = 0;
 	error_context_stack = NULL;
@@ -648,40 +645,4 @@ CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
 void
 OriginCheck(bool leased)
 {
-}
-
-/* Nobody changes relations here in a transaction of his own. */
-bool
-TransactionIdIsCurrentTransactionId(TransactionId xid)
-{
-	return false;
-}
-
-TransactionId
-HeapTupleGetUpdateXid(HeapTupleHeader header)
-{
-	return InvalidTransactionId;
-}
-
-SysScanDesc
-systable_beginscan(Relation relation, Oid index, bool index_ok, Snapshot snapshot, int num_keys, ScanKey keys)
-{
-	return NULL;
-}
-
-HeapTuple
-systable_getnext(SysScanDesc scan)
-{
-	return NULL;
-}
-
-void
-systable_endscan(SysScanDesc scan)
-{
-}
-
-Oid
-get_extension_oid(const char *name, bool missing_ok)
-{
-	return 1;
 }

@@ -17,8 +17,8 @@
 #include "sim.h"
 
 #define STACK_SIZE		65536
-/* A call that takes more steps gets nowhere. */
-#define MOST_STEPS		400000
+/* A call that takes more steps without any sleep gets nowhere. */
+#define MOST_STEPS		4000
 
 /* the linker's names for the bounds of the section */
 extern char __start_core_statics[];
@@ -47,7 +47,7 @@ void
 ProcessInit(void)
 {
 	if (STATICS_SIZE > MAX_STATICS)
-		elog(PANIC, "MAX_STATICS is less than %td", STATICS_SIZE);
+		elog(PANIC, "MAX_STATICS is less than %d", (int) STATICS_SIZE);
 	memcpy(pristine, __start_core_statics, STATICS_SIZE);
 	for (int i = 0; i < MAX_PROCESSES; i++)
 		processes[i].stack = malloc(STACK_SIZE);
@@ -139,7 +139,7 @@ choose(void)
 		}
 		if (num_ready > 0)
 		{
-			chosen = ready[RandomBelow(num_ready)];
+			chosen = ready[RandomOf(STREAM_SCHEDULE, num_ready)];
 			for (int i = 0; plan.by_priority && i < num_ready; i++)
 			{
 				if (ready[i]->priority > chosen->priority)
@@ -148,11 +148,10 @@ choose(void)
 			chosen->state = PROCESS_READY;
 			return chosen;
 		}
-		if (wake_at != PG_INT64_MAX && (stalls == NULL || RandomOneIn(2)))
+		if (wake_at != PG_INT64_MAX && (stalls == NULL || RandomOneInOf(STREAM_SCHEDULE, 2)))
 		{
-			PromiseNoteClock(wake_at - reference);
-			reference = wake_at;
-			WorldProgress();
+			PassTime(wake_at - reference);
+			DiskReplicate();
 		}
 		else if (stalls != NULL)
 			stalls->stalls_until = step;
@@ -193,29 +192,24 @@ ProcessStep(void)
 		PromiseBroken("%s gets nowhere", me->doing);
 	if (PromiseWhatBroke() != NULL || step >= last_step)
 		leave(END);
-	if (plan.step_us > 0 && RandomOneIn(8))
-	{
-		int64		elapsed = RandomBelow(plan.step_us);
-
-		PromiseNoteClock(elapsed);
-		reference += elapsed;
-	}
-	if (RandomOneIn(64))
-		WorldProgress();
+	if (RandomOneInOf(STREAM_SCHEDULE, 8))
+		PassTime(RandomOf(STREAM_SCHEDULE, plan.step_us));
+	if (RandomOneInOf(STREAM_SCHEDULE, 64))
+		DiskReplicate();
 	if (!at_rest && WorldRest())
 		at_rest = true;
-	if (!at_rest && RandomOneIn(plan.fault_every))
+	if (!at_rest && RandomOneInOf(STREAM_SCHEDULE, plan.fault_every))
 		leave(FAULT);
-	if (!at_rest && plan.stall_every > 0 && RandomOneIn(plan.stall_every))
+	if (!at_rest && plan.stall_every > 0 && RandomOneInOf(STREAM_SCHEDULE, plan.stall_every))
 	{
 		me->state = PROCESS_STALLS;
 		me->stalls_until = step + RandomSize(plan.longest_stall);
 		reschedule();
 	}
-	else if (RandomOneIn(plan.switch_every))
+	else if (RandomOneInOf(STREAM_SCHEDULE, plan.switch_every))
 	{
 		/* a process that loses its priority is overtaken by all others */
-		if (plan.by_priority && RandomOneIn(8))
+		if (plan.by_priority && RandomOneInOf(STREAM_SCHEDULE, 8))
 			me->priority = -(int) step;
 		reschedule();
 	}
@@ -224,6 +218,7 @@ ProcessStep(void)
 void
 ProcessSleep(int64 us, ProcessState state)
 {
+	me->steps = 0;
 	me->wake_at = reference + Max(us, 1);
 	me->state = state;
 	reschedule();

@@ -9,9 +9,12 @@
  */
 #include "postgres.h"
 
+#include "access/xlog.h"
 #include "miscadmin.h"
 #include "utils/elog.h"
+#include "utils/timestamp.h"
 
+#include "errors.h"
 #include "memory.h"
 #include "settings.h"
 #include "shared.h"
@@ -29,14 +32,20 @@ typedef struct MadeId
 	uint32		seed;			/* entries of other seeds are free */
 } MadeId;
 
-/* For how long the clock has had an offset since the postmaster's start. */
+/* in us */
+#define LONGEST_LAG	6500000
+
+/* For how long the clock has been there or higher since the postmaster's start. */
 typedef struct Stay
 {
 	int64		offset;
 	int64		duration;
+	int64		lower;			/* for how long it has been lower since then */
 } Stay;
 
 #define MOST_STAYS	500
+/* in us; a clock that drifts has many offsets */
+#define STAY_ROUNDED	50000
 
 static MadeId *made = NULL;
 static uint32 made_seed = 0;
@@ -45,7 +54,13 @@ static Stay stays[MOST_STAYS];
 static int	num_stays;
 static int64 highest_offset;	/* that may be believed */
 static int64 highest_ever;		/* by any server of this seed */
+static int64 lowest_offset;		/* since the start of the server */
+static int64 last_offset;
+static int64 stepped_at;		/* when the offset changed last */
+static int64 lags_since;		/* ids are behind the clock; 0: they are not */
+static bool was_set_back;
 static char broken[300];
+static const char *kind;		/* of what is broken: its format */
 
 
 void
@@ -56,7 +71,7 @@ PromiseBegin(void)
 	made_seed++;
 	num_made = 0;
 	num_stays = 0;
-	highest_offset = highest_ever = wall_offset;
+	last_offset = highest_offset = highest_ever = lowest_offset = wall_offset;
 	broken[0] = '\0';
 }
 
@@ -66,6 +81,13 @@ PromiseWhatBroke(void)
 	return broken[0] != '\0' ? broken : NULL;
 }
 
+/* What is the same for two runs that break the same promise. */
+const char *
+PromiseKind(void)
+{
+	return kind;
+}
+
 void
 PromiseBroken(const char *format,...)
 {
@@ -73,6 +95,7 @@ PromiseBroken(const char *format,...)
 
 	if (broken[0] != '\0')
 		return;
+	kind = format;
 	va_start(args, format);
 	vsnprintf(broken, sizeof(broken), format, args);
 	va_end(args);
@@ -83,7 +106,8 @@ PromiseBroken(const char *format,...)
 /*
  * How far ahead the clock may be believed.  Steps of less than a second are
  * believed at once, others after three seconds in which no look found a lower
- * offset; at most that was the whole time that the clock was there or higher.
+ * offset; at most that was the whole time that the clock was there or higher,
+ * or lower for no more than a second.
  */
 
 static bool
@@ -95,34 +119,47 @@ has_looked(void)
 void
 PromiseNoteClock(int64 elapsed)
 {
+	int64		offset = (wall_offset / STAY_ROUNDED + 1) * STAY_ROUNDED;
 	int			i = 0;
 
-	while (i < num_stays && stays[i].offset != wall_offset)
+	was_set_back |= wall_offset < last_offset;
+	if (wall_offset != last_offset)
+		stepped_at = reference;
+	last_offset = wall_offset;
+	lowest_offset = Min(lowest_offset, wall_offset);
+	while (i < num_stays && stays[i].offset != offset)
 		i++;
 	if (i == num_stays)
 	{
 		if (num_stays == MOST_STAYS)
 			return;
-		stays[num_stays].offset = wall_offset;
-		stays[num_stays++].duration = 0;
+		/* it was there or higher for as long as it was at the next higher one */
+		memset(&stays[num_stays], 0, sizeof(Stay));
+		stays[num_stays].offset = PG_INT64_MAX;
+		for (i = 0; i < num_stays; i++)
+		{
+			if (stays[i].offset > offset && stays[i].offset < stays[num_stays].offset)
+				stays[num_stays] = stays[i];
+		}
+		stays[num_stays++].offset = offset;
 	}
-	stays[i].duration += elapsed;
 
-	if (wall_offset < highest_offset + USECS_PER_SEC || !has_looked())
-		highest_offset = Max(highest_offset, wall_offset);
+	if (offset < highest_offset + USECS_PER_SEC || !has_looked())
+		highest_offset = Max(highest_offset, offset);
 	for (i = 0; i < num_stays; i++)
 	{
-		int64		longest = 0;
+		Stay	   *stay = &stays[i];
 
-		if (stays[i].offset <= highest_offset)
-			continue;
-		for (int j = 0; j < num_stays; j++)
+		if (offset < stay->offset)
+			stay->lower += elapsed;
+		else
 		{
-			if (stays[j].offset >= stays[i].offset)
-				longest += stays[j].duration;
+			/* nobody need have looked for a second */
+			stay->duration += elapsed + (stay->lower <= USECS_PER_SEC ? stay->lower : 0);
+			stay->lower = 0;
+			if (stay->duration >= 2900000)
+				highest_offset = Max(highest_offset, stay->offset);
 		}
-		if (longest >= 2900000)
-			highest_offset = stays[i].offset;
 	}
 	highest_ever = Max(highest_ever, highest_offset);
 }
@@ -141,20 +178,52 @@ PromiseNewServer(bool by_crash)
 	if (!plan.preloaded || !by_crash)
 	{
 		num_stays = 0;
-		highest_offset = wall_offset;
+		last_offset = highest_offset = lowest_offset = wall_offset;
+		was_set_back = false;
 	}
+	stepped_at = reference;
+	lags_since = 0;
 	PromiseNoteClock(0);
+}
+
+/*
+ * A call may go by an old time while a step is not believed, but for no longer
+ * than three seconds after another one has seen the step.  If an earlier step
+ * was in doubt, that one is believed first.
+ */
+static void
+check_lag(int64 id, uint64 tick)
+{
+	if (me->began <= stepped_at)
+		return;
+	if (LayoutTickInstant(world_layout, tick + 1) > WALL_AT_REFERENCE_0 + me->began + wall_offset)
+		lags_since = 0;
+	else if (lags_since <= stepped_at)
+		lags_since = reference;
+	else if (me->began > lags_since + LONGEST_LAG + 2 * world_layout->tick)
+		PromiseBroken("id " INT64_FORMAT " is behind the clock, " INT64_FORMAT " us after another one was",
+					  id, me->began - lags_since);
+}
+
+/* An operator who does not tell the truth about a reset repeats these ids. */
+static bool
+is_owed_to_lie(const Database *database, int64 id)
+{
+	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, id);
+
+	return (database->lied & (UINT64CONST(1) << worker_id)) != 0 && id <= database->lied_up_to;
 }
 
 /* Remember an id, and that it is made only once. */
 static void
-remember(int64 id, int incarnation)
+remember(int64 id, const Database *database)
 {
+	int			incarnation = TransactionSees(database)->incarnation;
 	uint64		hash = ((uint64) id * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - ID_BITS);
 
 	for (; made[hash].seed == made_seed; hash = (hash + 1) & ((1 << ID_BITS) - 1))
 	{
-		if (made[hash].id != id)
+		if (made[hash].id != id || is_owed_to_lie(database, id))
 			continue;
 		if (made[hash].incarnation == incarnation)
 			PromiseBroken("id " INT64_FORMAT " is made twice in a database, by runs %d and %d of the server",
@@ -171,10 +240,24 @@ remember(int64 id, int incarnation)
 	made[hash].seed = made_seed;
 }
 
-static int64
-largest_of(const Disk *disk)
+/* Whether no reset, or another extension, has changed the bounds meanwhile. */
+static bool
+nothing_was_reset(void)
 {
-	return Max(disk->value, Max(disk->guard.bound, disk->guard.others));
+	return databases[me->database].resets == me->resets && databases[me->database].resetting == 0;
+}
+
+/* The largest id of a worker that the mark covers. */
+static int64
+largest_of(const Disk *disk, int64 worker_id)
+{
+	const Guard *guard = &disk->guard;
+	int64		bound = Max(disk->value, guard->bound);
+
+	/* the worker that has reset the mark makes ids below the others' */
+	if (worker_id == guard->exempt && guard->layout == world_layout->hash && !plan.lies && nothing_was_reset())
+		return bound;
+	return Max(bound, guard->others);
 }
 
 static bool
@@ -196,15 +279,16 @@ void
 PromiseIds(int64 first, int64 last)
 {
 	Database   *database = &databases[me->database];
-	const Guard *guard = &database->disk.guard;
-	Disk		on_disk = WorldFlushed(database, false);
-	Disk		on_standby = WorldFlushed(database, true);
+	const Disk *disk = TransactionSees(database);
+	const Guard *guard = &disk->guard;
+	Disk		on_disk = DiskFlushed(database, false);
+	Disk		standby = DiskFlushed(database, true);
 	uint64		tick = LayoutGet(world_layout, FIELD_TIME, last);
 	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, last);
-	int64		clock = GetCurrentTimestamp() - wall_offset + highest_offset;
-
-	/* a reset sets ids back */
-	bool		is_quiet = database->resets == me->resets && database->resetting == 0;
+	int64		clock = WALL_AT_REFERENCE_0 + reference + highest_offset;
+	int			layout = world_layout - layouts;
+	bool		is_quiet = nothing_was_reset();
+	bool		has_bound;
 
 	counts.ids += last - first + 1;
 	Say("id " INT64_FORMAT ", tick " UINT64_FORMAT, first, tick);
@@ -213,14 +297,28 @@ PromiseIds(int64 first, int64 last)
 	me->last_id = last;
 	database->used |= UINT64CONST(1) << worker_id;
 	for (int64 id = first; id <= last; id++)
-		remember(id, database->disk.incarnation);
+		remember(id, database);
 
-	if (last > largest_of(&on_disk))
-		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, largest_of(&on_disk));
-	if (plan.synchronous && last > largest_of(&on_standby))
-		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&on_standby));
-	if (is_quiet && first <= database->found)
-		PromiseBroken("id " INT64_FORMAT " is not above the bound found at the start, " INT64_FORMAT, first, database->found);
+	/* after a reload, a session may go on in the tick in which it is */
+	if (!plan.leased && worker_id != setting_worker_id && tick > me->reloaded_in)
+		PromiseBroken("id " INT64_FORMAT " is of worker %d, but the setting is %d", last, (int) worker_id, setting_worker_id);
+	if (LayoutGet(world_layout, FIELD_TIMELINE, last) != (GetWALInsertionTimeLine() & LayoutLargest(world_layout, FIELD_TIMELINE)))
+		PromiseBroken("id " INT64_FORMAT " is of another timeline", last);
+	check_lag(last, tick);
+	/* worker ids are elsewhere in ids of another layout */
+	if (!plan.transact && layouts[0].hash != layouts[1].hash && first <= database->largest[1 - layout])
+		PromiseBroken("id " INT64_FORMAT " is below " INT64_FORMAT ", which is of another layout",
+					  first, database->largest[1 - layout]);
+	database->largest[layout] = Max(database->largest[layout], last);
+
+	/* an extension that is being created, or is gone, has no bound there */
+	has_bound = OidIsValid(disk->extension) && database->changer != me;
+	if (has_bound && on_disk.extension == disk->extension && last > largest_of(&on_disk, worker_id))
+		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, largest_of(&on_disk, worker_id));
+	if (has_bound && always_synchronous && standby.extension == disk->extension && last > largest_of(&standby, worker_id))
+		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby, worker_id));
+	if (is_quiet && first <= disk->found)
+		PromiseBroken("id " INT64_FORMAT " is not above the bound found at the start, " INT64_FORMAT, first, disk->found);
 	if (is_quiet && first <= me->above)
 		PromiseBroken("id " INT64_FORMAT " is not above an advance, " INT64_FORMAT, first, me->above);
 	if (is_quiet && !plan.leased && first <= guard->others &&
@@ -229,10 +327,55 @@ PromiseIds(int64 first, int64 last)
 					  first, (int) worker_id, guard->others);
 	if (plan.leased && !is_leased(worker_id, tick))
 		PromiseBroken("id " INT64_FORMAT " of worker %d, tick " UINT64_FORMAT ", is in no lease", last, (int) worker_id, tick);
-	if (configured_ahead >= 0 &&
-		tick > (uint64) (clock - world_layout->epoch + configured_ahead * INT64CONST(1000) + 2 * USECS_PER_SEC) / world_layout->tick + 4)
+	if (highest_ahead >= 0 &&
+		tick > (uint64) (clock - world_layout->epoch + highest_ahead * INT64CONST(1000) + 2 * USECS_PER_SEC) / world_layout->tick + 4)
 		PromiseBroken("id " INT64_FORMAT ", tick " UINT64_FORMAT ", is too far ahead of the clock", last, tick);
 	made_since_start = Max(made_since_start, last);
+}
+
+/* Whether the present error names what can have been in the way. */
+static bool
+is_in_the_way(void)
+{
+	const Database *database = &databases[me->database];
+	const Disk *disk = &database->disk;
+	const SharedState *state = (SharedState *) memory;
+	int64		furthest = Max(disk->advanced, Max(disk->value, disk->guard.bound));
+	uint64		tick = (furthest >> world_layout->shift[FIELD_TIME]) + 2;
+
+	/* the lowest time that the call can have gone by */
+	int64		now = WALL_AT_REFERENCE_0 + me->began + lowest_offset - USECS_PER_SEC;
+
+	switch (me->report.code)
+	{
+		case ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD:
+			/* what it knew of a mark is gone */
+			if (!OidIsValid(disk->extension))
+				return true;
+			if (strstr(me->report.message, "of worker id") != NULL)
+				return disk->guard.others > 0 || disk->guard.older > 0 || plan.transact;
+			if (strstr(me->report.message, "set back") != NULL && !was_set_back)
+				return false;
+			for (int i = 0; i < MAX_DATABASES; i++)
+			{
+				if (state->slots[i].database == database->oid)
+					tick = Max(tick, state->slots[i].floor.value + 1);
+			}
+			for (int i = 0; i < MAX_LANES; i++)
+				tick = Max(tick, (state->lanes[i].word.value >> world_layout->bits[FIELD_SEQUENCE]) + 2);
+			return setting_max_ahead < 0 || plan.set_mark ||
+				LayoutTickInstant(world_layout, tick) > now + setting_max_ahead * INT64CONST(500);
+		case ERRCODE_SNOWFLAKE_BEFORE_EPOCH:
+			return now < world_layout->epoch;
+		case ERRCODE_SNOWFLAKE_NO_LEASE:
+			return plan.leased;
+		case ERRCODE_SNOWFLAKE_CLOCK_REFUSED:
+			return setting_max_jump >= 0;
+		case ERRCODE_LOCK_NOT_AVAILABLE:
+			return plan.lock_mark || plan.transact;
+		default:
+			return true;
+	}
 }
 
 /* Something is reported: nobody may wait for this process. */
@@ -243,9 +386,13 @@ PromiseReport(int elevel, const char *file, int line)
 	if (me->num_lwlocks > 0 || me->num_pages > 0 || me->holds_mark)
 		PromiseBroken("a report at %s:%d while %s is locked, in %s", file, line,
 					  me->num_lwlocks > 0 ? "shared memory" : me->num_pages > 0 ? "a page" : "the mark", me->doing);
-	if (elevel >= ERROR && at_rest && WorldMustGiveIds() && strcmp(me->doing, "nextval") == 0 &&
+	if (elevel < ERROR)
+		return;
+	if (WorldMustGiveIds() && strcmp(me->doing, "nextval") == 0 &&
 		me->report.code != ERRCODE_QUERY_CANCELED && me->report.code != ERRCODE_ADMIN_SHUTDOWN)
 		PromiseBroken("no id although nothing is in the way: %s:%d", file, line);
+	if (nothing_was_reset() && me->began > stepped_at && !is_in_the_way())
+		PromiseBroken("an error names what is not in the way: %s", me->report.message);
 }
 
 /* A call is over. */
@@ -253,6 +400,7 @@ void
 PromiseNothingLeft(void)
 {
 	if (me->num_lwlocks > 0 || me->num_pages > 0 || me->num_relations > 0 || me->num_guc_levels > 0 ||
+		me->num_pins > 0 ||
 		me->holds_mark || InterruptHoldoffCount > 0)
 		PromiseBroken("%s leaves something locked or held", me->doing);
 }

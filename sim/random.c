@@ -1,7 +1,13 @@
 /*-------------------------------------------------------------------------
  *
  * random.c
- *	  All that is random comes from the seed.
+ *	  All that is random is a decision, and comes from the seed.
+ *
+ * Decisions come in streams: who goes on, what old values are read, what
+ * befalls the world, and what each process does.  A run can be recorded, and
+ * replayed with some decisions changed: those of one stream do not move those
+ * of the others.  0 is always the dullest decision, so the fewer others a run
+ * needs to break a promise, the easier it is to read; see shrink.c.
  *
  * snowflake/sim/random.c
  *
@@ -13,31 +19,78 @@
 
 #include "sim.h"
 
-static pg_prng_state state;
+RandomMode	random_mode = RANDOM_FROM_SEED;
+Stream		streams[NUM_STREAMS];
 
 
 void
 RandomSeed(uint64 value)
 {
-	pg_prng_seed(&state, value);
+	for (int i = 0; i < NUM_STREAMS; i++)
+	{
+		Stream	   *stream = &streams[i];
+
+		pg_prng_seed(&stream->prng, value * NUM_STREAMS + i);
+		stream->next = 0;
+		if (random_mode == RANDOM_RECORD)
+			stream->number = 0;
+	}
 }
 
+/* A decision of a stream, below a number. */
 uint64
-RandomBits(void)
+RandomOf(int which, uint64 number)
 {
-	return pg_prng_uint64(&state);
+	Stream	   *stream = &streams[which];
+	uint64		decision;
+
+	if (number <= 1)
+		return 0;
+	if (random_mode == RANDOM_REPLAY)
+		return stream->next < stream->number ? stream->decisions[stream->next++] % number : 0;
+	decision = pg_prng_uint64(&stream->prng) % number;
+	if (random_mode == RANDOM_RECORD)
+	{
+		if (stream->number == stream->space)
+		{
+			stream->space = stream->space * 2 + 1024;
+			stream->decisions = realloc(stream->decisions, sizeof(uint64) * stream->space);
+		}
+		stream->decisions[stream->number++] = decision;
+	}
+	return decision;
+}
+
+bool
+RandomOneInOf(int which, int number)
+{
+	return RandomOf(which, number) == number - 1;
+}
+
+/* The stream of the running process, or of the world. */
+static int
+mine(void)
+{
+	return me != NULL ? STREAM_PROCESS + me->id : STREAM_WORLD;
 }
 
 uint64
 RandomBelow(uint64 number)
 {
-	return number > 0 ? RandomBits() % number : 0;
+	return RandomOf(mine(), number);
 }
 
 bool
 RandomOneIn(int number)
 {
-	return RandomBits() % number == 0;
+	return RandomOneInOf(mine(), number);
+}
+
+/* For the core */
+uint64
+RandomBits(void)
+{
+	return RandomBelow(PG_UINT32_MAX);
 }
 
 /* From 1 to a size, of all orders of magnitude. */

@@ -21,6 +21,8 @@ extern Datum snowflake_advance(PG_FUNCTION_ARGS);
 extern Datum snowflake_reset_mark(PG_FUNCTION_ARGS);
 extern Datum snowflake_begin(PG_FUNCTION_ARGS);
 
+#define WORKER_BIT(worker)	(UINT64CONST(1) << (worker))
+
 
 static void
 call(Datum (*function) (PG_FUNCTION_ARGS), Datum arg0, Datum arg1)
@@ -40,7 +42,9 @@ begin_call(const char *name)
 
 	me->doing = name;
 	me->steps = 0;
-	me->above = database->advanced;
+	me->began = reference;
+	me->arena_used = 0;
+	me->above = TransactionSees(database)->advanced;
 	me->resets = database->resets;
 }
 
@@ -60,6 +64,9 @@ reserve_ids(void)
 	CallWaits	waits = {0};
 	int			count = RandomSize(256);
 
+	/* most layouts have no consecutive ids */
+	if (world_layout->order[world_layout->num_fields - 1] != FIELD_SEQUENCE && !RandomOneIn(8))
+		return;
 	begin_call("reserve");
 	(void) GeneratorReservable();
 	while (count > 0)
@@ -70,6 +77,7 @@ reserve_ids(void)
 
 		PromiseIds(first, last);
 		count -= number;
+		me->steps = 0;
 	}
 }
 
@@ -92,10 +100,16 @@ advance(void)
 
 	begin_call("advance");
 	Say("advances to " INT64_FORMAT, id);
+	me->report.elevel = 0;
 	call(snowflake_advance, Int64GetDatum(id), BoolGetDatum(false));
 	counts.advances++;
 	if (resets == database->resets && database->resetting == 0)
-		database->advanced = Max(database->advanced, id);
+	{
+		database->disk.advanced = Max(database->disk.advanced, id);
+		/* it warns if it was canceled while it waited for standbys */
+		if (database->changer == NULL && me->report.elevel != WARNING)
+			database->advanced = Max(database->advanced, id);
+	}
 }
 
 /* setval() of the mark */
@@ -106,7 +120,7 @@ set_mark(void)
 	int64		value = RandomOneIn(2) ? 1 : id_ahead(8000000);
 
 	begin_call("setval");
-	if (database->recreated || database->locked_until > reference)
+	if (TransactionKeeps(database) || !OidIsValid(database->disk.extension))
 		return;
 	database->relation_locks++;
 	me->num_relations++;
@@ -114,58 +128,138 @@ set_mark(void)
 	Say("sets the mark to " INT64_FORMAT, value);
 	database->disk.value = Max(value, 1);
 	/* a lower value counts for less than one that was found */
-	database->found = Min(database->found, database->found_guard);
-	WorldWrite(database);
+	database->disk.found = Min(database->disk.found, database->disk.found_guard);
+	DiskWritten(database);
 	LWLockRelease(&database->pages[0]);
 	database->relation_locks--;
 	me->num_relations--;
+}
+
+/* Nothing that was promised about the order of ids holds across a reset. */
+static void
+end_reset(Database *database)
+{
+	Disk	   *disk = &database->disk;
+
+	database->resetting--;
+	database->resets++;
+	disk->found = disk->found_guard = disk->advanced = database->advanced = 0;
+	if (database->used & WORKER_BIT(configured_worker))
+		database->lied_up_to = Max(database->lied_up_to, disk->guard.others);
 }
 
 static void
 reset_mark(void)
 {
 	Database   *database = &databases[me->database];
+	int			worker = configured_worker;
+	int64		others = database->disk.guard.others;
 
 	begin_call("reset");
-	Say("resets the mark for worker id %d", configured_worker);
+	Say("resets the mark for worker id %d", worker);
+	if (database->used & WORKER_BIT(worker))
+		database->lied |= WORKER_BIT(worker);
 	database->resetting++;
-	call(snowflake_reset_mark, Int32GetDatum(configured_worker), (Datum) 0);
-	database->resetting--;
-	database->resets++;
-	database->found = database->found_guard = database->advanced = 0;
-	counts.resets++;
+	database->advanced = 0;
+	call(snowflake_reset_mark, Int32GetDatum(worker), (Datum) 0);
+	if (strcmp(me->report.message, "snowflake mark was reset") == 0)
+	{
+		counts.resets++;
+		operator_resets = false;
+		if (database->resetting == 1 && database->resets == me->resets &&
+			(database->disk.guard.exempt != worker || database->disk.guard.others < others))
+			PromiseBroken("a reset for worker %d exempts %d, others begin above " INT64_FORMAT " instead of " INT64_FORMAT,
+						  worker, (int) database->disk.guard.exempt, database->disk.guard.others, others);
+	}
+	end_reset(database);
 }
 
-/* DROP EXTENSION and CREATE EXTENSION, and COMMIT */
+/* CREATE EXTENSION, in the running transaction */
 static void
-recreate_extension(void)
+create_extension(void)
 {
 	Database   *database = &databases[me->database];
-	int64		before;
+	int64		before = made_since_start;
 
-	begin_call("create extension");
-	if (database->recreated)
+	if (!TransactionCreate())
 		return;
-	/* the lock of the relations comes only when nobody has it */
-	database->recreated = true;
-	while (database->relation_locks > 0)
-	{
-		InterruptsCheck();
-		ProcessSleep(1000, PROCESS_SLEEPS);
-	}
-	Say("drops the extension and creates it again");
-	WorldRecreate(database);
-	me->recreates = true;
-	before = made_since_start;
 	call(snowflake_begin, (Datum) 0, (Datum) 0);
-	database->found = database->found_guard = before;
-	database->advanced = 0;
+	database->disk.found = database->disk.found_guard = before;
+	database->disk.advanced = 0;
 	database->resets++;
-	WorldWrite(database);
-	XLogFlush(PG_INT64_MAX);
-	me->recreates = false;
-	database->recreated = false;
-	counts.recreations++;
+}
+
+/* A statement that changes the relations, or makes ids above all */
+static void
+change_relations(void)
+{
+	begin_call("change");
+	switch (RandomBelow(5))
+	{
+		case 0:
+			if (OidIsValid(TransactionSees(&databases[me->database])->extension))
+				make_id();
+			break;
+		case 1:
+			TransactionRewrite(0);
+			break;
+		case 2:
+			TransactionRewrite(1);
+			break;
+		case 3:
+			TransactionDrop();
+			break;
+		case 4:
+			create_extension();
+			break;
+	}
+}
+
+/* A transaction, or only CREATE EXTENSION if there is none */
+static void
+transact(void)
+{
+	Database   *database = &databases[me->database];
+
+	begin_call("transaction");
+	if (!TransactionIsRunning())
+		(void) TransactionBegin();
+	if (!OidIsValid(TransactionSees(database)->extension))
+	{
+		if (TransactionKeeps(database))
+			ProcessSleep(1000, PROCESS_SLEEPS);
+		create_extension();
+	}
+	for (int statements = RandomBelow(6); statements > 0; statements--)
+	{
+		begin_call("transaction");
+		switch (RandomBelow(8))
+		{
+			case 6:
+				(void) TransactionBegin();
+				break;
+			case 7:
+				if (RandomOneIn(2))
+					TransactionRelease();
+				else
+					TransactionRollback();
+				break;
+			default:
+				change_relations();
+				break;
+		}
+		if (!TransactionIsRunning())
+			return;
+	}
+	begin_call("commit");
+	if (RandomOneIn(3))
+	{
+		while (TransactionIsRunning())
+			TransactionRollback();
+	}
+	else
+		TransactionCommit();
+	counts.transactions++;
 }
 
 /* One call, as the plan of the seed allows. */
@@ -173,21 +267,29 @@ static void
 do_something(void)
 {
 	Database   *database = &databases[me->database];
-	int			chance = RandomBelow(100);
+	int			chance = TransactionIsRunning() ? 98 : RandomBelow(100);
 
+	/* only a statement that was running goes on with functions that are gone */
+	if (!OidIsValid(TransactionSees(database)->extension) && !OidIsValid(me->extension))
+		chance = 98;
+	if (operator_resets && RandomOneIn(4))
+		chance = 96;
 	if (chance < 80)
 		make_id();
 	else if (chance < 90)
 		reserve_ids();
 	else if (chance < 94 && plan.advance)
 		advance();
-	else if (chance < 96 && plan.set_mark)
+	else if (chance == 94 && plan.set_mark)
 		set_mark();
-	else if (chance < 98 && plan.reset &&
-			 (database->used & (UINT64CONST(1) << configured_worker)) == 0)
+	else if (chance < 98 && plan.reset && (operator_resets || RandomOneIn(8)) &&
+			 (plan.lies || (database->used & WORKER_BIT(configured_worker)) == 0))
 		reset_mark();
-	else if (chance == 98 && plan.recreate)
-		recreate_extension();
+	else if (chance == 98 && plan.transact)
+	{
+		transact();
+		me->extension = TransactionSees(database)->extension;
+	}
 	else if (chance == 99 && plan.lock_mark && !at_rest)
 		database->locked_until = reference + RandomBelow(3000000);
 }
@@ -203,19 +305,9 @@ clean_up(void)
 	if (me->holds_mark)
 		database->writers--;
 	me->holds_mark = false;
+	/* it may have been done all the same */
 	if (strcmp(me->doing, "reset") == 0)
-	{
-		database->resetting--;
-		/* it may have been done all the same */
-		database->resets++;
-		database->found = database->found_guard = database->advanced = 0;
-	}
-	if (strcmp(me->doing, "create extension") == 0)
-	{
-		if (me->recreates)
-			database->disk = database->committed;
-		database->recreated = me->recreates = false;
-	}
+		end_reset(database);
 	PostgresReleaseAll();
 }
 
@@ -233,7 +325,7 @@ SessionRun(void)
 		SettingsDefine();
 	WorldLoadSettings();
 	Say("connects to database %d", me->database);
-	while (me->calls_left-- > 0)
+	while (me->calls_left-- > 0 || TransactionIsRunning())
 	{
 		me->doing = "idle";
 		if (sigsetjmp(me->on_error, 0) != 0)
@@ -241,13 +333,21 @@ SessionRun(void)
 			bool		is_over = me->report.elevel >= FATAL;
 
 			clean_up();
+			if (plan.reset && !at_rest && (strstr(me->report.message, "mark is too far ahead") != NULL ||
+										   strstr(me->report.message, "set back") != NULL))
+				operator_is_called = true;
+			/* to a savepoint, if there is one */
+			do
+				TransactionRollback();
+			while (TransactionIsRunning() && (is_over || RandomOneIn(2)));
 			if (is_over)
 				break;
 			continue;
 		}
 		QueryCancelPending = false;
+		ProcessStep();
 		InterruptsCheck();
-		if (me->configuration != configuration && RandomOneIn(2))
+		if (me->configuration != configuration && (at_rest || RandomOneIn(2)))
 		{
 			ConfigReloadPending = false;
 			WorldLoadSettings();
@@ -262,6 +362,7 @@ SessionRun(void)
 		{
 			int			calls = RandomOneIn(4) ? RandomSize(64) : 1;
 
+			me->extension = TransactionSees(database)->extension;
 			while (calls-- > 0)
 			{
 				do_something();

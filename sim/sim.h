@@ -13,6 +13,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
+#include "common/pg_prng.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 
@@ -25,7 +26,7 @@
 #define MAX_STATICS		4096
 #define MAX_EXIT_CALLBACKS 4
 #define MAX_LWLOCKS		4
-#define ARENA_SIZE		16384
+#define ARENA_SIZE		65536
 
 /* What a seed decides before anything runs.  "every" counts steps. */
 typedef struct Plan
@@ -39,6 +40,7 @@ typedef struct Plan
 	int			longest_stall;	/* in steps */
 	int			step_us;		/* time that passes at some steps */
 	bool		weak_memory;
+	bool		plain_steps;	/* at plain accesses to shared memory, too */
 
 	/* faults, and how likely each is among them */
 	int			fault_every;
@@ -50,20 +52,26 @@ typedef struct Plan
 	int			reloads;
 	int			copies;			/* of databases */
 	int			layout_changes;
+	int			cuts;			/* of the line to the standby */
+	int			lulls;
 
 	/* the server */
 	bool		preloaded;
 	bool		leased;
 	bool		parallel;		/* the processes of a database are a group */
 	bool		synchronous;	/* there is a synchronous standby */
+	bool		crowded;		/* there is a slot for but one database */
+	bool		deaf_clients;	/* which do not read what they are sent */
 	int			longest_flush;	/* in us */
 
 	/* what sessions do besides making ids */
 	bool		advance;
 	bool		set_mark;
 	bool		reset;
+	bool		accident;		/* the clock is wrong at first */
+	bool		lies;			/* resets for worker ids that made ids */
 	bool		lock_mark;		/* a transaction locks the relations */
-	bool		recreate;		/* the extension */
+	bool		transact;		/* it changes or drops them */
 } Plan;
 
 typedef enum ProcessState
@@ -91,6 +99,7 @@ typedef struct Process
 	int			database;
 	int			group;
 	bool		is_lease_worker;
+	bool		is_deaf;
 	ProcessState state;
 	int			priority;
 	int64		wake_at;
@@ -113,6 +122,7 @@ typedef struct Process
 	bool		lwlock_is_exclusive[MAX_LWLOCKS];
 	int			num_lwlocks;	/* but for content locks */
 	int			num_pages;		/* content locks */
+	int			num_pins;
 	int			num_relations;	/* relation locks */
 	int			num_guc_levels;
 	bool		holds_mark;
@@ -129,13 +139,15 @@ typedef struct Process
 
 	/* what it does, and what it was promised */
 	const char *doing;
+	Oid			extension;		/* when its statement began */
 	uint64		steps;			/* of the present call */
+	int64		began;			/* when it began */
 	int			calls_left;
 	uint32		configuration;	/* that it has read */
+	uint64		reloaded_in;	/* tick of the last id at that time */
 	int64		last_id;
 	int64		above;			/* ids of this call must be */
 	int			resets;			/* of the database, when the call began */
-	bool		recreates;		/* sees the new extension */
 } Process;
 
 /* What a seed has done, for the summary. */
@@ -153,7 +165,7 @@ typedef struct Counts
 	uint64		cancels;
 	uint64		resets;
 	uint64		advances;
-	uint64		recreations;
+	uint64		transactions;
 	uint64		stale_reads;
 } Counts;
 
@@ -168,7 +180,37 @@ extern bool verbose;
 extern bool at_rest;			/* faults have stopped */
 
 /* random.c */
+typedef enum RandomMode
+{
+	RANDOM_FROM_SEED,
+	RANDOM_RECORD,
+	RANDOM_REPLAY
+} RandomMode;
+
+/* whose decisions are in a stream */
+enum
+{
+	STREAM_WORLD,
+	STREAM_SCHEDULE,
+	STREAM_MEMORY,
+	STREAM_PROCESS				/* that of the first process */
+};
+#define NUM_STREAMS (STREAM_PROCESS + MAX_PROCESSES)
+
+typedef struct Stream
+{
+	pg_prng_state prng;
+	uint64	   *decisions;
+	int			number;
+	int			space;
+	int			next;			/* to replay */
+} Stream;
+
+extern RandomMode random_mode;
+extern Stream streams[NUM_STREAMS];
 extern void RandomSeed(uint64 value);
+extern uint64 RandomOf(int which, uint64 number);
+extern bool RandomOneInOf(int which, int number);
 extern uint64 RandomBits(void);
 extern uint64 RandomBelow(uint64 number);
 extern bool RandomOneIn(int number);
@@ -192,17 +234,23 @@ extern void *ProcessStatic(Process *process, volatile void *variable);
 extern void InterruptsCheck(void);
 extern int64 reference;			/* the reference clock, in us */
 extern int64 wall_offset;		/* of the wall clock, to the reference */
+extern int	clock_drift;		/* of the wall clock, in millionths */
 extern void PostgresReset(void);
 extern void PostgresReleaseAll(void);
 
 /* world.c */
+extern void PassTime(int64 us);
 extern void WorldBegin(void);
 extern void WorldFault(void);
 extern bool WorldRest(void);
-extern void WorldProgress(void);
-extern void WorldFlush(XLogRecPtr lsn);
 extern void WorldLoadSettings(void);
 extern Layout *world_layout;
+
+/* disk.c */
+extern void DiskReplicate(void);
+
+/* plain.c */
+extern void PlainInit(void);
 
 /* session.c */
 extern void SessionRun(void);
@@ -216,9 +264,16 @@ extern void PromiseNewServer(bool by_crash);
 extern void PromiseReport(int elevel, const char *file, int line);
 extern void PromiseNothingLeft(void);
 extern const char *PromiseWhatBroke(void);
+extern const char *PromiseKind(void);
 extern int64 PromiseHighestOffset(void);
 
+/* shrink.c */
+extern void Shrink(void);
+extern void DecisionsWrite(FILE * file);
+extern bool DecisionsRead(const char *name);
+
 /* main.c */
+extern bool RunSeed(uint64 number);
 extern void Say(const char *format,...) pg_attribute_printf(1, 2);
 
 #endif							/* SNOWFLAKE_SIM_H */

@@ -10,9 +10,15 @@
  *
  *-------------------------------------------------------------------------
  */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "miscadmin.h"
 #include "storage/ipc.h"
 
 int			MyProcPid;
+char	   *SyncRepStandbyNames;
 Oid			MyDatabaseId;
 struct Latch *MyLatch;
 ErrorContextCallback *error_context_stack;

@@ -12,19 +12,42 @@
 
 #include "sim.h"
 
+/* about 2026-06 */
+#define WALL_AT_REFERENCE_0		INT64CONST(835000000000000)
+
 /*
  * What the disk has of a database, and what was promised about that: if a crash
- * takes back a write, it takes back the promise as well.
+ * or a rollback takes back a write, it takes back the promise as well.
  */
 typedef struct Disk
 {
 	int64		value;			/* of the sequence */
 	Guard		guard;
+	XLogRecPtr	lsn;			/* of the pages */
+
+	/* catalogs */
+	Oid			extension;		/* InvalidOid: there is none */
+	Oid			relations;		/* the sequence; the guard has the next OID */
+	TransactionId rows[2];		/* that wrote their rows in pg_class */
+	int			files[2];
+
+	/* promises, see promise.c */
 	int			incarnation;	/* of the extension: another one may repeat
 								 * ids */
-	int			relations;		/* which the extension created: their OIDs
-								 * differ */
+	int64		found;			/* ids are above what was found at the start */
+	int64		found_guard;
+	int64		advanced;		/* and above an advance */
 } Disk;
+
+/* A row of pg_extension, dead or alive. */
+typedef struct ExtensionRow
+{
+	Oid			oid;
+	TransactionId xmin;
+	TransactionId xmax;
+} ExtensionRow;
+
+#define MAX_EXTENSION_ROWS	4
 
 typedef struct Database
 {
@@ -32,19 +55,21 @@ typedef struct Database
 	TransactionId row;			/* xmin in pg_database */
 	int			sessions;
 	Disk		disk;			/* in buffers */
+	ExtensionRow extensions[MAX_EXTENSION_ROWS];
 	LWLock		pages[2];
 	int			writers;		/* that hold the lock of the mark */
 	int			writers_group;
 	int			relation_locks;
-	int64		locked_until;	/* by a transaction that changes the mark */
-	bool		recreated;		/* a transaction creates the extension */
-	Disk		committed;		/* the one before */
+	int64		locked_until;	/* by a transaction that changes nothing */
+	Process    *changer;		/* its transaction changes the relations */
 
-	/* promises, see promise.c */
-	int64		found;			/* ids are above what was found at the start */
-	int64		found_guard;
-	int64		advanced;		/* and above an advance */
+	/* promises */
 	uint64		used;			/* worker ids that have made ids, a bit each */
+	uint64		lied;			/* and those for which an operator said they
+								 * had not */
+	int64		lied_up_to;
+	int64		advanced;		/* ids are above it, whatever happens */
+	int64		largest[2];		/* id of each layout */
 	int			resets;			/* number of, and of those in progress */
 	int			resetting;
 } Database;
@@ -67,12 +92,48 @@ extern int64 made_since_start;	/* the largest id of all databases */
 extern int	configured_ahead;
 extern int	configured_worker;
 extern int	configured_wait;
+extern int	configured_jump;
+extern int	highest_ahead;		/* that any session can have; -1: any */
+extern bool configured_synchronous;
+extern bool always_synchronous; /* since the start of the server */
 extern uint32 configuration;
+extern Layout layouts[2];		/* that are changed for each other */
+extern TransactionId next_xid;
+extern int64 standby_returns_at;
+extern bool operator_is_called; /* the mark is too far ahead */
+extern bool operator_resets;	/* having restarted the server */
 
-extern void WorldWrite(Database *database);
-extern Disk WorldFlushed(const Database *database, bool by_standby);
+/* world.c */
 extern void WorldLease(void);
-extern void WorldRecreate(Database *database);
+extern void WorldReload(void);
 extern bool WorldMustGiveIds(void);
+
+/* disk.c */
+extern XLogRecPtr written;
+extern XLogRecPtr flushed;
+extern XLogRecPtr on_standby;
+extern void DiskBegin(void);
+extern void DiskLog(Database *database);
+extern void DiskWritten(Database *database);
+extern Disk DiskFlushed(const Database *database, bool by_standby);
+extern void DiskGoBack(XLogRecPtr lsn, bool promotion);
+extern void DiskPrune(void);
+
+/* transaction.c */
+extern void TransactionForgetAll(void);
+extern bool TransactionIsRunning(void);
+extern bool TransactionKeeps(const Database *database);
+extern const Disk *TransactionCommitted(const Database *database);
+extern const Disk *TransactionSees(const Database *database);
+extern void TransactionNoteWrite(Database *database);
+extern bool TransactionBegin(void);
+extern void TransactionRewrite(int which);
+extern void TransactionNewExtension(Database *database, TransactionId xid);
+extern void TransactionCopy(Database *database, const Database *from);
+extern void TransactionDrop(void);
+extern bool TransactionCreate(void);
+extern void TransactionRelease(void);
+extern void TransactionRollback(void);
+extern void TransactionCommit(void);
 
 #endif							/* SNOWFLAKE_SIM_WORLD_H */

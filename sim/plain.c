@@ -1,0 +1,181 @@
+/*-------------------------------------------------------------------------
+ *
+ * plain.c
+ *	  Plain accesses to shared memory.
+ *
+ * The core is compiled with -fsanitize=thread, so that it calls a function
+ * before each access.  These functions are ours: an access to shared memory
+ * is a step, and must be guarded as src/shared.h says.
+ *
+ * snowflake/sim/plain.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+
+#include "memory.h"
+#include "shared.h"
+#include "sim.h"
+
+/* What must be held to access a field. */
+typedef enum Guarded
+{
+	BY_NOTHING,
+	BY_LOCK,					/* that of SharedState */
+	BY_PAGES					/* content locks of the mark, or the lock */
+} Guarded;
+
+typedef struct Field
+{
+	const char *name;
+	Size		offset;
+	Size		size;
+	Guarded		reads;
+	Guarded		writes;
+} Field;
+
+#define FIELD(name, reads, writes) \
+	{#name, offsetof(SharedState, name), sizeof(((SharedState *) NULL)->name), reads, writes}
+
+/* The first field counts that contains an access. */
+static const Field fields[] = {
+	FIELD(magic, BY_NOTHING, BY_LOCK),
+	FIELD(struct_version, BY_NOTHING, BY_LOCK),
+	FIELD(size, BY_NOTHING, BY_LOCK),
+	FIELD(lock, BY_NOTHING, BY_NOTHING),
+	/* never change once they are fixed */
+	FIELD(layout_fixed, BY_NOTHING, BY_LOCK),
+	FIELD(layout, BY_NOTHING, BY_LOCK),
+	FIELD(announced, BY_NOTHING, BY_LOCK),
+	FIELD(clock.noted, BY_NOTHING, BY_LOCK),
+	FIELD(clock.doubted, BY_NOTHING, BY_LOCK),
+	FIELD(limit_moved, BY_NOTHING, BY_NOTHING)
+};
+
+static const Field lease_fields[] = {
+	/* the lease worker, which alone changes these, reads them without */
+	FIELD(lease, BY_NOTHING, BY_LOCK)
+};
+
+/* of a slot */
+#define SLOT_FIELD(name, reads, writes) \
+	{#name, offsetof(DatabaseSlot, name), sizeof(((DatabaseSlot *) NULL)->name), reads, writes}
+
+static const Field slot_fields[] = {
+	SLOT_FIELD(can_recur, BY_PAGES, BY_PAGES),
+	SLOT_FIELD(closed_below, BY_PAGES, BY_PAGES),
+	SLOT_FIELD(written, BY_PAGES, BY_PAGES),
+	/* only serves to choose a reservation */
+	SLOT_FIELD(moved_at, BY_NOTHING, BY_NOTHING)
+};
+
+
+static Guarded
+guarded_by(const Field *from, int number, Size offset, bool writes)
+{
+	for (int i = 0; i < number; i++)
+	{
+		if (offset >= from[i].offset && offset < from[i].offset + from[i].size)
+			return writes ? from[i].writes : from[i].reads;
+	}
+	return BY_LOCK;
+}
+
+/* Whether the process holds a lock; one that it has waited for counts. */
+static bool
+holds(const LWLock *lock, bool writes)
+{
+	for (int i = 0; i < MAX_LWLOCKS; i++)
+	{
+		if (me->lwlocks[i] == lock && (me->lwlock_is_exclusive[i] || !writes))
+			return true;
+	}
+	return false;
+}
+
+static bool
+holds_pages(bool writes)
+{
+	int			held = 0;
+
+	for (int i = 0; i < MAX_LWLOCKS; i++)
+	{
+		if (me->lwlocks[i] != NULL && me->lwlocks[i]->tranche == LWTRANCHE_BUFFER_CONTENT &&
+			(me->lwlock_is_exclusive[i] || !writes))
+			held++;
+	}
+	return held > 0;
+}
+
+static void
+note_access(const volatile void *address, bool writes)
+{
+	SharedState *state = (SharedState *) memory;
+	ptrdiff_t	offset = (const char *) address - memory;
+	ptrdiff_t	in_slots = offset - offsetof(SharedState, slots);
+	Guarded		guarded;
+
+	if (offset < 0 || offset >= sizeof(SharedState) || me == NULL)
+		return;
+	if (plan.plain_steps)
+		ProcessStep();
+
+	if (in_slots >= 0 && in_slots < sizeof(state->slots))
+		guarded = guarded_by(slot_fields, lengthof(slot_fields), in_slots % sizeof(DatabaseSlot), writes);
+	else if (me->is_lease_worker)
+		guarded = guarded_by(lease_fields, lengthof(lease_fields), offset, writes);
+	else
+		guarded = BY_LOCK;
+	if (guarded == BY_LOCK)
+		guarded = guarded_by(fields, lengthof(fields), offset, writes);
+
+	/* who creates the memory has it alone, and others wait for this lock */
+	if (guarded == BY_NOTHING || holds(&state->lock, writes) || holds(AddinShmemInitLock, true) ||
+		(guarded == BY_PAGES && holds_pages(writes)))
+		return;
+	PromiseBroken("%s shared memory at %d without its lock, in %s",
+				  writes ? "writes" : "reads", (int) offset, me->doing);
+}
+
+#define ACCESS(kind, size, writes) \
+extern void __tsan_##kind##size(void *address); \
+void \
+__tsan_##kind##size(void *address) \
+{ \
+	note_access(address, writes); \
+}
+
+ACCESS(read, 1, false)
+ACCESS(read, 2, false)
+ACCESS(read, 4, false)
+ACCESS(read, 8, false)
+ACCESS(read, 16, false)
+ACCESS(write, 1, true)
+ACCESS(write, 2, true)
+ACCESS(write, 4, true)
+ACCESS(write, 8, true)
+ACCESS(write, 16, true)
+ACCESS(unaligned_read, 8, false)
+ACCESS(unaligned_write, 8, true)
+
+extern void __tsan_read_range(void *address, Size size);
+void
+__tsan_read_range(void *address, Size size)
+{
+	note_access(address, false);
+}
+
+extern void __tsan_write_range(void *address, Size size);
+void
+__tsan_write_range(void *address, Size size)
+{
+	note_access(address, true);
+}
+
+extern void __tsan_init(void);
+void
+__tsan_init(void)
+{
+}

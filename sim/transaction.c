@@ -1,0 +1,334 @@
+/*-------------------------------------------------------------------------
+ *
+ * transaction.c
+ *	  Transactions that change the relations of the mark.
+ *
+ * One transaction at a time can do so in a database, and keeps all others
+ * from the relations meanwhile.  What is written to files that it has made
+ * is gone if it fails, or is rolled back to a savepoint.
+ *
+ * snowflake/sim/transaction.c
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+
+#include "world.h"
+
+#define MAX_LEVELS	4			/* of savepoints */
+#define MAX_XIDS	16
+
+typedef struct Level
+{
+	TransactionId xid;
+	Disk		before;			/* the database, when the level began */
+} Level;
+
+/* The transaction of a process. */
+typedef struct Transaction
+{
+	int			num_levels;		/* 0: none is running */
+	int			changed_at;		/* level at which it took the relations; -1 */
+	Level		levels[MAX_LEVELS];
+
+	/* its transaction ids that were not rolled back, with their levels */
+	int			num_xids;
+	TransactionId xids[MAX_XIDS];
+	int			level_of[MAX_XIDS];
+} Transaction;
+
+static Transaction transactions[MAX_PROCESSES];
+static int	last_file;
+static int	last_relations;
+static int	last_incarnation;
+
+
+/* No transaction survives its server. */
+void
+TransactionForgetAll(void)
+{
+	memset(transactions, 0, sizeof(transactions));
+	for (int i = 0; i < plan.num_databases; i++)
+		databases[i].changer = NULL;
+}
+
+static Transaction *
+mine(void)
+{
+	return &transactions[me->id];
+}
+
+bool
+TransactionIsRunning(void)
+{
+	return mine()->num_levels > 0;
+}
+
+/* Whether a transaction keeps the relations from this process. */
+bool
+TransactionKeeps(const Database *database)
+{
+	return database->locked_until > reference ||
+		(database->changer != NULL && database->changer != me);
+}
+
+/* What is committed of a database. */
+const Disk *
+TransactionCommitted(const Database *database)
+{
+	return database->changer == NULL ? &database->disk :
+		&transactions[database->changer->id].levels[0].before;
+}
+
+/* What this process sees of a database. */
+const Disk *
+TransactionSees(const Database *database)
+{
+	return database->changer == me ? &database->disk : TransactionCommitted(database);
+}
+
+/* The files were written to: what shares them has the same contents. */
+void
+TransactionNoteWrite(Database *database)
+{
+	Transaction *transaction;
+
+	if (database->changer == NULL)
+		return;
+	transaction = &transactions[database->changer->id];
+	for (int i = 0; i < transaction->num_levels; i++)
+	{
+		Disk	   *before = &transaction->levels[i].before;
+
+		if (before->files[0] == database->disk.files[0])
+			before->value = database->disk.value;
+		if (before->files[1] == database->disk.files[1])
+			before->guard = database->disk.guard;
+	}
+}
+
+bool
+TransactionIdIsCurrentTransactionId(TransactionId xid)
+{
+	for (int i = 0; i < mine()->num_xids; i++)
+	{
+		if (mine()->xids[i] == xid)
+			return true;
+	}
+	return false;
+}
+
+/* BEGIN or SAVEPOINT.  False if there are too many. */
+bool
+TransactionBegin(void)
+{
+	Transaction *transaction = mine();
+
+	if (transaction->num_levels == MAX_LEVELS || transaction->num_xids == MAX_XIDS)
+		return false;
+	if (transaction->num_levels == 0)
+		transaction->changed_at = -1;
+	transaction->levels[transaction->num_levels].xid = next_xid;
+	transaction->levels[transaction->num_levels].before = databases[me->database].disk;
+	transaction->xids[transaction->num_xids] = next_xid++;
+	transaction->level_of[transaction->num_xids++] = transaction->num_levels++;
+	Say(transaction->num_levels == 1 ? "begins a transaction" : "sets a savepoint");
+	return true;
+}
+
+/*
+ * Take the relations, to change them.  Waits until nobody else has them, and
+ * returns false if a transaction keeps them.
+ */
+static bool
+take_relations(Database *database)
+{
+	Transaction *transaction = mine();
+
+	if (TransactionKeeps(database))
+		return false;
+	if (database->changer == me)
+		return true;
+	database->changer = me;
+	transaction->changed_at = transaction->num_levels - 1;
+	/* it may drop what has been advanced */
+	database->advanced = 0;
+	for (int i = 0; i < transaction->num_levels; i++)
+		transaction->levels[i].before = database->disk;
+	while (database->relation_locks > 0)
+	{
+		ProcessStep();
+		InterruptsCheck();
+		ProcessSleep(1000, PROCESS_SLEEPS);
+		/* others that have them may still write */
+		for (int i = 0; i < transaction->num_levels; i++)
+			transaction->levels[i].before = database->disk;
+	}
+	return true;
+}
+
+static TransactionId
+current_xid(void)
+{
+	return mine()->levels[mine()->num_levels - 1].xid;
+}
+
+/* Give one of the relations a new file, with the same contents. */
+void
+TransactionRewrite(int which)
+{
+	Database   *database = &databases[me->database];
+
+	if (!take_relations(database) || !OidIsValid(database->disk.extension))
+		return;
+	Say("gives the %s a new file", which == 0 ? "mark" : "guard");
+	if (which == 1)
+		database->disk.guard = MarkCurrentGuard();
+	database->disk.files[which] = ++last_file;
+	database->disk.rows[which] = current_xid();
+}
+
+/* What CREATE EXTENSION leaves in a database. */
+void
+TransactionNewExtension(Database *database, TransactionId xid)
+{
+	Disk	   *disk = &database->disk;
+
+	memset(disk, 0, sizeof(Disk));
+	disk->guard.exempt = -1;
+	disk->incarnation = ++last_incarnation;
+	disk->relations = 100000 + 2 * ++last_relations;
+	disk->extension = 10000 + last_relations;
+	disk->files[0] = ++last_file;
+	disk->files[1] = ++last_file;
+	disk->rows[0] = disk->rows[1] = xid;
+	memmove(&database->extensions[1], &database->extensions[0],
+			sizeof(ExtensionRow) * (MAX_EXTENSION_ROWS - 1));
+	database->extensions[0].oid = disk->extension;
+	database->extensions[0].xmin = xid;
+	database->extensions[0].xmax = InvalidTransactionId;
+}
+
+/* A copy of a database may repeat its ids; a file of it is another one. */
+void
+TransactionCopy(Database *database, const Database *from)
+{
+	Disk	   *disk = &database->disk;
+
+	*disk = from->disk;
+	database->advanced = 0;
+	memcpy(database->extensions, from->extensions, sizeof(from->extensions));
+	disk->incarnation = ++last_incarnation;
+	disk->files[0] = ++last_file;
+	disk->files[1] = ++last_file;
+}
+
+/* DROP EXTENSION */
+void
+TransactionDrop(void)
+{
+	Database   *database = &databases[me->database];
+
+	if (!take_relations(database) || !OidIsValid(database->disk.extension))
+		return;
+	Say("drops the extension");
+	for (int i = 0; i < MAX_EXTENSION_ROWS; i++)
+	{
+		if (database->extensions[i].oid == database->disk.extension)
+			database->extensions[i].xmax = current_xid();
+	}
+	/* with it go its bounds and what was promised about these */
+	memset(&database->disk.guard, 0, sizeof(Guard));
+	database->disk.value = 0;
+	database->disk.found = database->disk.found_guard = database->disk.advanced = 0;
+	database->disk.extension = InvalidOid;
+}
+
+/* CREATE EXTENSION.  False if that cannot be done now. */
+bool
+TransactionCreate(void)
+{
+	Database   *database = &databases[me->database];
+
+	if (!take_relations(database) || OidIsValid(database->disk.extension))
+		return false;
+	Say("creates the extension");
+	TransactionNewExtension(database, current_xid());
+	return true;
+}
+
+/* RELEASE SAVEPOINT */
+void
+TransactionRelease(void)
+{
+	Transaction *transaction = mine();
+	int			last = transaction->num_levels - 1;
+
+	if (last < 1)
+		return;
+	Say("releases a savepoint");
+	for (int i = 0; i < transaction->num_xids; i++)
+	{
+		if (transaction->level_of[i] == last)
+			transaction->level_of[i] = last - 1;
+	}
+	transaction->changed_at = Min(transaction->changed_at, last - 1);
+	transaction->num_levels = last;
+}
+
+/* ROLLBACK TO SAVEPOINT, or ROLLBACK if there is none */
+void
+TransactionRollback(void)
+{
+	Transaction *transaction = mine();
+	Database   *database = &databases[me->database];
+	int			last = transaction->num_levels - 1;
+
+	if (last < 0)
+		return;
+	Say(last > 0 ? "rolls back to a savepoint" : "rolls back");
+	if (database->changer == me)
+	{
+		database->disk = transaction->levels[last].before;
+		if (transaction->changed_at >= last)
+		{
+			database->changer = NULL;
+			transaction->changed_at = -1;
+		}
+		/* what was made above an advance may be gone with it */
+		database->resets++;
+	}
+	while (transaction->num_xids > 0 && transaction->level_of[transaction->num_xids - 1] >= last)
+		transaction->num_xids--;
+	transaction->num_levels = last;
+}
+
+/* COMMIT */
+void
+TransactionCommit(void)
+{
+	Transaction *transaction = mine();
+	Database   *database = &databases[me->database];
+	XLogRecPtr	lsn;
+
+	Say("commits");
+	if (database->changer == me)
+	{
+		/* others see it only once it is on disk */
+		transaction->levels[0].before = database->disk;
+		DiskLog(database);
+		XLogFlush(lsn = written);
+		while (configured_synchronous && on_standby < lsn)
+		{
+			ProcessStep();
+			ProcessSleep(10000, PROCESS_FLUSHES);
+		}
+		database->changer = NULL;
+		database->resets++;
+	}
+	transaction->num_levels = transaction->num_xids = 0;
+}
