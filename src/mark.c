@@ -155,7 +155,8 @@ check_stays(const Mark *mark)
 	bool		dropped;
 
 	if (TransactionIdIsValid(mark->changed_by) &&
-		(mark->changed_by != created_here(&dropped) || dropped))
+		(mark->changed_by == FrozenTransactionId ||
+		 mark->changed_by != created_here(&dropped) || dropped))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark was changed in this transaction"),
