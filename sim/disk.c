@@ -150,7 +150,8 @@ DiskGoBack(XLogRecPtr lsn, bool promotion)
 			history->number--;
 	}
 	flushed = written;
-	on_standby = promotion || lsn > on_standby ? written : on_standby;
+	if (promotion)
+		on_standby = written;
 }
 
 /* Forget records that nothing goes back to. */

@@ -66,6 +66,7 @@ start_processes(void)
 		process->group = plan.parallel ? 100 + process->database : i;
 		process->priority = RandomBelow(1000);
 		process->last_id = -1;
+		process->doing = "start";
 		process->is_lease_worker = plan.leased && i == 0;
 		process->is_deaf = plan.deaf_clients && RandomOneIn(2);
 		process->calls_left = process->is_lease_worker ? INT_MAX :
@@ -89,6 +90,8 @@ RunSeed(uint64 number)
 	{
 		start_processes();
 	} while (ProcessRun());
+	me = NULL;
+	WorldEnd();
 	return PromiseWhatBroke() == NULL;
 }
 

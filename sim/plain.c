@@ -106,34 +106,42 @@ holds_pages(bool writes)
 			(me->lwlock_is_exclusive[i] || !writes))
 			held++;
 	}
-	return held > 0;
+	return held == 2;
+}
+
+/* What guards a byte of shared memory. */
+static Guarded
+guarded_at(Size offset, bool writes)
+{
+	Guarded		guarded = BY_LOCK;
+
+	if (offset >= offsetof(SharedState, slots) && offset < offsetof(SharedState, first_xid))
+		return guarded_by(slot_fields, lengthof(slot_fields),
+						  (offset - offsetof(SharedState, slots)) % sizeof(DatabaseSlot), writes);
+	if (me->is_lease_worker)
+		guarded = guarded_by(lease_fields, lengthof(lease_fields), offset, writes);
+	return guarded != BY_LOCK ? guarded : guarded_by(fields, lengthof(fields), offset, writes);
 }
 
 static void
-note_access(const volatile void *address, bool writes)
+note_access(const volatile void *address, Size size, bool writes)
 {
 	SharedState *state = (SharedState *) memory;
 	ptrdiff_t	offset = (const char *) address - memory;
-	ptrdiff_t	in_slots = offset - offsetof(SharedState, slots);
-	Guarded		guarded;
+	Guarded		first;
+	Guarded		last;
 
 	if (offset < 0 || offset >= sizeof(SharedState) || me == NULL)
 		return;
 	if (plan.plain_steps)
 		ProcessStep();
 
-	if (in_slots >= 0 && in_slots < sizeof(state->slots))
-		guarded = guarded_by(slot_fields, lengthof(slot_fields), in_slots % sizeof(DatabaseSlot), writes);
-	else if (me->is_lease_worker)
-		guarded = guarded_by(lease_fields, lengthof(lease_fields), offset, writes);
-	else
-		guarded = BY_LOCK;
-	if (guarded == BY_LOCK)
-		guarded = guarded_by(fields, lengthof(fields), offset, writes);
-
+	first = guarded_at(offset, writes);
+	last = guarded_at(offset + size - 1, writes);
 	/* who creates the memory has it alone, and others wait for this lock */
-	if (guarded == BY_NOTHING || holds(&state->lock, writes) || holds(AddinShmemInitLock, true) ||
-		(guarded == BY_PAGES && holds_pages(writes)))
+	if ((first == BY_NOTHING && last == BY_NOTHING) ||
+		holds(&state->lock, writes) || holds(AddinShmemInitLock, true) ||
+		(first != BY_LOCK && last != BY_LOCK && holds_pages(writes)))
 		return;
 	PromiseBroken("%s shared memory at %d without its lock, in %s",
 				  writes ? "writes" : "reads", (int) offset, me->doing);
@@ -144,7 +152,7 @@ extern void __tsan_##kind##size(void *address); \
 void \
 __tsan_##kind##size(void *address) \
 { \
-	note_access(address, writes); \
+	note_access(address, size, writes); \
 }
 
 ACCESS(read, 1, false)
@@ -164,14 +172,14 @@ extern void __tsan_read_range(void *address, Size size);
 void
 __tsan_read_range(void *address, Size size)
 {
-	note_access(address, false);
+	note_access(address, size, false);
 }
 
 extern void __tsan_write_range(void *address, Size size);
 void
 __tsan_write_range(void *address, Size size)
 {
-	note_access(address, true);
+	note_access(address, size, true);
 }
 
 extern void __tsan_init(void);

@@ -4,8 +4,8 @@
  *	  What the core calls of PostgreSQL, as far as the simulator needs it.
  *
  * libpgcommon and libpgport give what does not depend on the server.  The
- * rest stands here: errors, interrupts, locks, latches, clocks, settings and
- * catalogs; world.c has pages and WAL.
+ * rest stands here: errors, interrupts, locks, latches, clocks and settings;
+ * disk.c has catalogs, pages and WAL.
  *
  * snowflake/sim/postgres.c
  *
@@ -56,7 +56,7 @@ Oid			MyDatabaseTableSpace = 1663;
 
 static LWLockPadded main_lwlocks[64];
 static WalSndCtlData wal_senders;
-static bool memory_exists;
+bool		memory_exists;
 
 
 /* Nothing that the server has in memory outlives it. */

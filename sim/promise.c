@@ -29,6 +29,7 @@ typedef struct MadeId
 	int64		id;
 	int			incarnation;	/* of the extension that made it */
 	int			run;			/* of the server */
+	int			lies;			/* of operators, before it was made */
 	uint32		seed;			/* entries of other seeds are free */
 } MadeId;
 
@@ -113,7 +114,7 @@ PromiseBroken(const char *format,...)
 static bool
 has_looked(void)
 {
-	return ((SharedState *) memory)->clock.noted;
+	return memory_exists && ((SharedState *) memory)->clock.noted;
 }
 
 void
@@ -131,8 +132,13 @@ PromiseNoteClock(int64 elapsed)
 		i++;
 	if (i == num_stays)
 	{
+		/* no room: allow too much rather than too little */
 		if (num_stays == MOST_STAYS)
+		{
+			highest_offset = Max(highest_offset, offset);
+			highest_ever = Max(highest_ever, highest_offset);
 			return;
+		}
 		/* it was there or higher for as long as it was at the next higher one */
 		memset(&stays[num_stays], 0, sizeof(Stay));
 		stays[num_stays].offset = PG_INT64_MAX;
@@ -207,11 +213,11 @@ check_lag(int64 id, uint64 tick)
 
 /* An operator who does not tell the truth about a reset repeats these ids. */
 static bool
-is_owed_to_lie(const Database *database, int64 id)
+is_owed_to_lie(const Database *database, int64 id, int lies)
 {
 	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, id);
 
-	return (database->lied & (UINT64CONST(1) << worker_id)) != 0 && id <= database->lied_up_to;
+	return lies < database->lies && (database->lied & (UINT64CONST(1) << worker_id)) != 0 && id <= database->lied_up_to;
 }
 
 /* Remember an id, and that it is made only once. */
@@ -223,7 +229,7 @@ remember(int64 id, const Database *database)
 
 	for (; made[hash].seed == made_seed; hash = (hash + 1) & ((1 << ID_BITS) - 1))
 	{
-		if (made[hash].id != id || is_owed_to_lie(database, id))
+		if (made[hash].id != id || is_owed_to_lie(database, id, made[hash].lies))
 			continue;
 		if (made[hash].incarnation == incarnation)
 			PromiseBroken("id " INT64_FORMAT " is made twice in a database, by runs %d and %d of the server",
@@ -237,6 +243,7 @@ remember(int64 id, const Database *database)
 	made[hash].id = id;
 	made[hash].incarnation = incarnation;
 	made[hash].run = run;
+	made[hash].lies = database->lies;
 	made[hash].seed = made_seed;
 }
 

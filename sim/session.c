@@ -128,24 +128,34 @@ set_mark(void)
 	Say("sets the mark to " INT64_FORMAT, value);
 	database->disk.value = Max(value, 1);
 	/* a lower value counts for less than one that was found */
-	database->disk.found = Min(database->disk.found, database->disk.found_guard);
+	if (value < database->disk.found)
+		database->disk.found = database->disk.found_guard;
 	DiskWritten(database);
 	LWLockRelease(&database->pages[0]);
 	database->relation_locks--;
 	me->num_relations--;
 }
 
-/* Nothing that was promised about the order of ids holds across a reset. */
+/*
+ * A reset is over, and has been done or may have been: nothing that was
+ * promised about the order of ids holds across it.
+ */
 static void
-end_reset(Database *database)
+end_reset(Database *database, bool done)
 {
 	Disk	   *disk = &database->disk;
 
 	database->resetting--;
+	if (!done)
+		return;
 	database->resets++;
 	disk->found = disk->found_guard = disk->advanced = database->advanced = 0;
-	if (database->used & WORKER_BIT(configured_worker))
+	if (database->used & WORKER_BIT(me->resets_for))
+	{
+		database->lied |= WORKER_BIT(me->resets_for);
 		database->lied_up_to = Max(database->lied_up_to, disk->guard.others);
+		database->lies++;
+	}
 }
 
 static void
@@ -157,10 +167,8 @@ reset_mark(void)
 
 	begin_call("reset");
 	Say("resets the mark for worker id %d", worker);
-	if (database->used & WORKER_BIT(worker))
-		database->lied |= WORKER_BIT(worker);
+	me->resets_for = worker;
 	database->resetting++;
-	database->advanced = 0;
 	call(snowflake_reset_mark, Int32GetDatum(worker), (Datum) 0);
 	if (strcmp(me->report.message, "snowflake mark was reset") == 0)
 	{
@@ -171,7 +179,7 @@ reset_mark(void)
 			PromiseBroken("a reset for worker %d exempts %d, others begin above " INT64_FORMAT " instead of " INT64_FORMAT,
 						  worker, (int) database->disk.guard.exempt, database->disk.guard.others, others);
 	}
-	end_reset(database);
+	end_reset(database, strcmp(me->report.message, "snowflake mark was reset") == 0);
 }
 
 /* CREATE EXTENSION, in the running transaction */
@@ -307,7 +315,7 @@ clean_up(void)
 	me->holds_mark = false;
 	/* it may have been done all the same */
 	if (strcmp(me->doing, "reset") == 0)
-		end_reset(database);
+		end_reset(database, true);
 	PostgresReleaseAll();
 }
 
@@ -320,7 +328,6 @@ SessionRun(void)
 	MyProcPid = me->pid;
 	MyDatabaseId = database->oid;
 	counts.sessions++;
-	me->doing = "start";
 	if (!plan.preloaded)
 		SettingsDefine();
 	WorldLoadSettings();

@@ -106,6 +106,7 @@ typedef struct Process
 	uint64		stalls_until;
 	const void *waits_for;
 	bool		latch;
+	int			resets_for;		/* this worker */
 	bool		on_condition;	/* waits for the condition variable */
 
 	/* how it goes on */
@@ -235,6 +236,7 @@ extern void InterruptsCheck(void);
 extern int64 reference;			/* the reference clock, in us */
 extern int64 wall_offset;		/* of the wall clock, to the reference */
 extern int	clock_drift;		/* of the wall clock, in millionths */
+extern bool memory_exists;		/* somebody has created it */
 extern void PostgresReset(void);
 extern void PostgresReleaseAll(void);
 
@@ -243,6 +245,7 @@ extern void PassTime(int64 us);
 extern void WorldBegin(void);
 extern void WorldFault(void);
 extern bool WorldRest(void);
+extern void WorldEnd(void);
 extern void WorldLoadSettings(void);
 extern Layout *world_layout;
 

@@ -55,6 +55,7 @@ static TimestampTz free_from[4];	/* worker ids of the registry */
 static int64 registry_offset;	/* of its clock */
 static int64 glitch_ends_at;	/* 0: there is none */
 static int64 offset_after_glitch;
+static int64 drifted;			/* in millionths of a us, not counted yet */
 static int	glitches;			/* that follow it */
 static int64 rested_at;
 
@@ -252,12 +253,18 @@ start_server(bool by_crash)
 		LWLockInitialize(&database->pages[0], LWTRANCHE_BUFFER_CONTENT);
 		LWLockInitialize(&database->pages[1], LWTRANCHE_BUFFER_CONTENT);
 		database->sessions = database->writers = database->relation_locks = 0;
+		/* a reset may have been done although it did not return */
+		if (database->resetting > 0)
+			database->advanced = 0;
 		database->resetting = 0;
 		database->locked_until = 0;
 		database->resets++;
 		note_found(database);
 	}
-	always_synchronous = configured_synchronous;
+	if (!configured_synchronous)
+		always_synchronous = false;
+	else if (on_standby == written)
+		always_synchronous = true;
 	PromiseNewServer(by_crash);
 	for (int i = 0; i < plan.num_processes; i++)
 		processes[i].state = PROCESS_FREE;
@@ -345,7 +352,9 @@ PassTime(int64 us)
 		}
 	}
 	reference += us;
-	wall_offset += us * clock_drift / 1000000;
+	drifted += us * clock_drift;
+	wall_offset += drifted / 1000000;
+	drifted %= 1000000;
 	PromiseNoteClock(us);
 }
 
@@ -603,6 +612,23 @@ plan_accident(void)
 	plan.longest_flush = Min(plan.longest_flush, 10000);
 }
 
+/* At the end of a seed, no call for an id has been going on for long. */
+void
+WorldEnd(void)
+{
+	for (int i = 0; i < plan.num_processes; i++)
+	{
+		bool		waits;
+
+		me = &processes[i];
+		waits = me->state != PROCESS_FREE && strcmp(me->doing, "nextval") == 0 && WorldMustGiveIds() &&
+			reference > me->began + USECS_PER_MINUTE;
+		me = NULL;
+		if (waits)
+			PromiseBroken("no id for a minute although nothing is in the way");
+	}
+}
+
 /* Plan a seed, and make its world. */
 void
 WorldBegin(void)
@@ -666,14 +692,14 @@ WorldBegin(void)
 	configured_worker = next_worker = 0;
 	configuration = 1;
 
-	operator_is_called = operator_resets = false;
+	operator_is_called = operator_resets = always_synchronous = false;
 	run = 0;
 	timeline = 1;
 	next_xid = 800;
 	num_grants = 0;
 	memset(free_from, 0, sizeof(free_from));
 	reference = 1000000 + RandomBelow(1000000);
-	glitch_ends_at = 0;
+	glitch_ends_at = drifted = 0;
 	wall_offset = clock_drift = registry_offset = standby_returns_at = offset_after_glitch = glitches = 0;
 	offsets[0] = 0;
 	offsets[1] = RandomSize(10 * USECS_PER_SEC);

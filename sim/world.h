@@ -68,6 +68,7 @@ typedef struct Database
 	uint64		lied;			/* and those for which an operator said they
 								 * had not */
 	int64		lied_up_to;
+	int			lies;
 	int64		advanced;		/* ids are above it, whatever happens */
 	int64		largest[2];		/* id of each layout */
 	int			resets;			/* number of, and of those in progress */
@@ -95,7 +96,7 @@ extern int	configured_wait;
 extern int	configured_jump;
 extern int	highest_ahead;		/* that any session can have; -1: any */
 extern bool configured_synchronous;
-extern bool always_synchronous; /* since the start of the server */
+extern bool always_synchronous; /* since the standby had everything */
 extern uint32 configuration;
 extern Layout layouts[2];		/* that are changed for each other */
 extern TransactionId next_xid;
