@@ -217,6 +217,9 @@ is_owed_to_lie(const Database *database, int64 id, int lies)
 {
 	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, id);
 
+	/* the reset may have been done, but not have returned */
+	if (plan.lies && database->resetting > 0)
+		return true;
 	return lies < database->lies && (database->lied & (UINT64CONST(1) << worker_id)) != 0 && id <= database->lied_up_to;
 }
 

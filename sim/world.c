@@ -58,6 +58,7 @@ static int64 offset_after_glitch;
 static int64 drifted;			/* in millionths of a us, not counted yet */
 static int	glitches;			/* that follow it */
 static int64 rested_at;
+static bool has_lost_ids;		/* by the promotion of a standby that lagged */
 
 
 ControlFileData *
@@ -281,6 +282,7 @@ restart(XLogRecPtr lsn, bool promotion)
 	DiskGoBack(lsn, promotion);
 	for (int i = 0; promotion && !always_synchronous && i < plan.num_databases; i++)
 		databases[i].advanced = databases[i].largest[0] = databases[i].largest[1] = 0;
+	has_lost_ids |= promotion && !always_synchronous;
 	if (promotion)
 		timeline++;
 	if (!by_crash)
@@ -291,8 +293,12 @@ restart(XLogRecPtr lsn, bool promotion)
 		checkpoint = GetCurrentTimestamp() / USECS_PER_SEC;
 		if (plan.clock_steps > 0 && RandomOneIn(3))
 			wall_offset = offsets[RandomBelow(lengthof(offsets))];
-		/* servers with different layouts can make equal ids */
-		if (!promotion && plan.layout_changes > 0 && RandomOneIn(3))
+
+		/*
+		 * only in the same layout, its timeline keeps a standby apart from
+		 * what it lost
+		 */
+		if (!has_lost_ids && plan.layout_changes > 0 && RandomOneIn(3))
 		{
 			world_layout = &layouts[world_layout == &layouts[0]];
 			Say("with another layout");
@@ -692,7 +698,7 @@ WorldBegin(void)
 	configured_worker = next_worker = 0;
 	configuration = 1;
 
-	operator_is_called = operator_resets = always_synchronous = false;
+	operator_is_called = operator_resets = always_synchronous = has_lost_ids = false;
 	run = 0;
 	timeline = 1;
 	next_xid = 800;
