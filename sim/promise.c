@@ -227,7 +227,12 @@ is_owed_to_lie(const Database *database, int64 id, int lies)
 static void
 remember(int64 id, const Database *database)
 {
-	int			incarnation = TransactionSees(database)->incarnation;
+	/*
+	 * without one, a statement that still runs makes ids of the one being
+	 * created
+	 */
+	const Disk *disk = OidIsValid(TransactionSees(database)->extension) ? TransactionSees(database) : &database->disk;
+	int			incarnation = disk->incarnation;
 	uint64		hash = ((uint64) id * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - ID_BITS);
 
 	for (; made[hash].seed == made_seed; hash = (hash + 1) & ((1 << ID_BITS) - 1))
