@@ -137,7 +137,8 @@ shrink(const char *name)
 	FILE	   *file;
 
 	random_mode = RANDOM_RECORD;
-	(void) RunSeed(seed);
+	if (RunSeed(seed))
+		elog(PANIC, "the seed is not the same again");
 	Shrink();
 	file = fopen(name, "w");
 	if (file == NULL)

@@ -29,46 +29,41 @@ typedef enum Guarded
 
 typedef struct Field
 {
-	const char *name;
 	Size		offset;
 	Size		size;
 	Guarded		reads;
 	Guarded		writes;
 } Field;
 
-#define FIELD(name, reads, writes) \
-	{#name, offsetof(SharedState, name), sizeof(((SharedState *) NULL)->name), reads, writes}
+#define FIELD(type, name, reads, writes) \
+	{offsetof(type, name), sizeof(((type *) NULL)->name), reads, writes}
 
-/* The first field counts that contains an access. */
+/* All others are guarded by the lock. */
 static const Field fields[] = {
-	FIELD(magic, BY_NOTHING, BY_LOCK),
-	FIELD(struct_version, BY_NOTHING, BY_LOCK),
-	FIELD(size, BY_NOTHING, BY_LOCK),
-	FIELD(lock, BY_NOTHING, BY_NOTHING),
+	FIELD(SharedState, magic, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, struct_version, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, size, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, lock, BY_NOTHING, BY_NOTHING),
 	/* never change once they are fixed */
-	FIELD(layout_fixed, BY_NOTHING, BY_LOCK),
-	FIELD(layout, BY_NOTHING, BY_LOCK),
-	FIELD(announced, BY_NOTHING, BY_LOCK),
-	FIELD(clock.noted, BY_NOTHING, BY_LOCK),
-	FIELD(clock.doubted, BY_NOTHING, BY_LOCK),
-	FIELD(limit_moved, BY_NOTHING, BY_NOTHING)
+	FIELD(SharedState, layout_fixed, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, layout, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, announced, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, clock.noted, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, clock.doubted, BY_NOTHING, BY_LOCK),
+	FIELD(SharedState, limit_moved, BY_NOTHING, BY_NOTHING)
 };
 
+/* The lease worker, which alone changes these, reads them without. */
 static const Field lease_fields[] = {
-	/* the lease worker, which alone changes these, reads them without */
-	FIELD(lease, BY_NOTHING, BY_LOCK)
+	FIELD(SharedState, lease, BY_NOTHING, BY_LOCK)
 };
-
-/* of a slot */
-#define SLOT_FIELD(name, reads, writes) \
-	{#name, offsetof(DatabaseSlot, name), sizeof(((DatabaseSlot *) NULL)->name), reads, writes}
 
 static const Field slot_fields[] = {
-	SLOT_FIELD(can_recur, BY_PAGES, BY_PAGES),
-	SLOT_FIELD(closed_below, BY_PAGES, BY_PAGES),
-	SLOT_FIELD(written, BY_PAGES, BY_PAGES),
+	FIELD(DatabaseSlot, can_recur, BY_PAGES, BY_PAGES),
+	FIELD(DatabaseSlot, closed_below, BY_PAGES, BY_PAGES),
+	FIELD(DatabaseSlot, written, BY_PAGES, BY_PAGES),
 	/* only serves to choose a reservation */
-	SLOT_FIELD(moved_at, BY_NOTHING, BY_NOTHING)
+	FIELD(DatabaseSlot, moved_at, BY_NOTHING, BY_NOTHING)
 };
 
 
@@ -83,7 +78,7 @@ guarded_by(const Field *from, int number, Size offset, bool writes)
 	return BY_LOCK;
 }
 
-/* Whether the process holds a lock; one that it has waited for counts. */
+/* Whether the process holds a lock, exclusively if it writes. */
 static bool
 holds(const LWLock *lock, bool writes)
 {

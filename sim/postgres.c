@@ -417,7 +417,7 @@ TimestampTz
 GetCurrentTimestamp(void)
 {
 	ProcessStep();
-	return WALL_AT_REFERENCE_0 + reference + wall_offset;
+	return WallClock();
 }
 
 int

@@ -82,7 +82,6 @@ resume(Process *to)
 
 	if (to == from)
 		return;
-	counts.switches++;
 	memcpy(from != NULL ? from->statics : world_statics, __start_core_statics, STATICS_SIZE);
 	me = to;
 	memcpy(__start_core_statics, to != NULL ? to->statics : world_statics, STATICS_SIZE);

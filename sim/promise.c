@@ -231,8 +231,8 @@ remember(int64 id, const Database *database)
 	 * without one, a statement that still runs makes ids of the one being
 	 * created
 	 */
-	const Disk *disk = OidIsValid(TransactionSees(database)->extension) ? TransactionSees(database) : &database->disk;
-	int			incarnation = disk->incarnation;
+	const Disk *seen = TransactionSees(database);
+	int			incarnation = OidIsValid(seen->extension) ? seen->incarnation : database->disk.incarnation;
 	uint64		hash = ((uint64) id * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - ID_BITS);
 
 	for (; made[hash].seed == made_seed; hash = (hash + 1) & ((1 << ID_BITS) - 1))

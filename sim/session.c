@@ -164,13 +164,15 @@ reset_mark(void)
 	Database   *database = &databases[me->database];
 	int			worker = configured_worker;
 	int64		others = database->disk.guard.others;
+	bool		done;
 
 	begin_call("reset");
 	Say("resets the mark for worker id %d", worker);
 	me->resets_for = worker;
 	database->resetting++;
 	call(snowflake_reset_mark, Int32GetDatum(worker), (Datum) 0);
-	if (strcmp(me->report.message, "snowflake mark was reset") == 0)
+	done = strcmp(me->report.message, "snowflake mark was reset") == 0;
+	if (done)
 	{
 		counts.resets++;
 		operator_resets = false;
@@ -179,7 +181,7 @@ reset_mark(void)
 			PromiseBroken("a reset for worker %d exempts %d, others begin above " INT64_FORMAT " instead of " INT64_FORMAT,
 						  worker, (int) database->disk.guard.exempt, database->disk.guard.others, others);
 	}
-	end_reset(database, strcmp(me->report.message, "snowflake mark was reset") == 0);
+	end_reset(database, done);
 }
 
 /* CREATE EXTENSION, in the running transaction */

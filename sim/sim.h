@@ -155,7 +155,6 @@ typedef struct Process
 typedef struct Counts
 {
 	uint64		steps;
-	uint64		switches;
 	uint64		ids;
 	uint64		errors;
 	uint64		sessions;
@@ -251,9 +250,6 @@ extern Layout *world_layout;
 
 /* disk.c */
 extern void DiskReplicate(void);
-
-/* plain.c */
-extern void PlainInit(void);
 
 /* session.c */
 extern void SessionRun(void);

@@ -157,18 +157,17 @@ take_relations(Database *database)
 	transaction->changed_at = transaction->num_levels - 1;
 	/* it may drop what has been advanced */
 	database->advanced = 0;
-	for (int i = 0; i < transaction->num_levels; i++)
-		transaction->levels[i].before = database->disk;
-	while (database->relation_locks > 0)
+	for (;;)
 	{
-		ProcessStep();
-		InterruptsCheck();
-		ProcessSleep(1000, PROCESS_SLEEPS);
 		/* others that have them may still write */
 		for (int i = 0; i < transaction->num_levels; i++)
 			transaction->levels[i].before = database->disk;
+		if (database->relation_locks == 0)
+			return true;
+		ProcessStep();
+		InterruptsCheck();
+		ProcessSleep(1000, PROCESS_SLEEPS);
 	}
-	return true;
 }
 
 static TransactionId

@@ -21,10 +21,10 @@
 #include "replication/walsender_private.h"
 
 #include "lane.h"
+#include "memory.h"
 #include "settings.h"
 #include "shared.h"
 #include "worker.h"
-#include "memory.h"
 #include "world.h"
 
 Grant		grants[MAX_GRANTS];
@@ -34,7 +34,6 @@ int64		made_since_start;
 int			configured_ahead;
 int			configured_worker;
 int			configured_wait;
-int			configured_jump;
 int			highest_ahead;
 bool		configured_synchronous;
 bool		always_synchronous;
@@ -49,6 +48,7 @@ Layout	   *world_layout;
 static TimeLineID timeline;
 static int	next_worker;		/* all before it may have been used */
 static int	configured_start;
+static int	configured_jump;
 static pg_time_t checkpoint;
 static int64 offsets[4];		/* where the clock likes to be */
 static TimestampTz free_from[4];	/* worker ids of the registry */
@@ -470,7 +470,7 @@ copy_database(void)
 static int64
 lull(void)
 {
-	int64		now = WALL_AT_REFERENCE_0 + reference + wall_offset;
+	int64		now = WallClock();
 	int64		others = databases[RandomBelow(plan.num_databases)].disk.guard.others;
 	int64		until = LayoutTickInstant(world_layout, others >> world_layout->shift[FIELD_TIME]);
 
@@ -551,7 +551,8 @@ WorldFault(void)
 bool
 WorldRest(void)
 {
-	int64		ahead = 0;
+	int64		now;
+	int64		furthest;
 	int64		highest;
 
 	if (step < last_step / 4 * 3)
@@ -571,6 +572,7 @@ WorldRest(void)
 	/* the clock gets beyond all that was made, or found */
 	highest = PromiseHighestOffset();
 	wall_offset = Max(Max(wall_offset, highest), 0);
+	now = furthest = WallClock();
 	for (int i = 0; i < plan.num_databases; i++)
 	{
 		const Disk *disk = &databases[i].disk;
@@ -579,12 +581,12 @@ WorldRest(void)
 		TimestampTz made;
 
 		databases[i].locked_until = 0;
-		for (int j = 0; j < lengthof(free_from); j++)
-			ahead = Max(ahead, free_from[j] - (WALL_AT_REFERENCE_0 + reference + wall_offset));
 		made = LayoutTickInstant(world_layout, tick);
-		ahead = Max(ahead, made - (WALL_AT_REFERENCE_0 + reference + wall_offset));
+		furthest = Max(furthest, made);
 	}
-	PassTime(ahead + 30 * USECS_PER_SEC);
+	for (int i = 0; i < lengthof(free_from); i++)
+		furthest = Max(furthest, free_from[i]);
+	PassTime(furthest - now + 30 * USECS_PER_SEC);
 	rested_at = reference;
 	return true;
 }
@@ -598,7 +600,7 @@ WorldMustGiveIds(void)
 
 	return at_rest && step > last_step / 10 * 9 && me->began > rested_at && me->configuration == configuration &&
 		LaneIdsPerSecond(world_layout) >= 8000 &&
-		WALL_AT_REFERENCE_0 + reference + wall_offset + USECS_PER_MINUTE < LayoutTickInstant(world_layout, world_layout->last_tick) &&
+		WallClock() + USECS_PER_MINUTE < LayoutTickInstant(world_layout, world_layout->last_tick) &&
 		(bound >> world_layout->shift[FIELD_TIME]) < world_layout->last_tick &&
 		OidIsValid(disk->extension) && !plan.transact && !plan.crowded;
 }

@@ -15,6 +15,13 @@
 /* about 2026-06 */
 #define WALL_AT_REFERENCE_0		INT64CONST(835000000000000)
 
+/* What the wall clock says; no step, unlike GetCurrentTimestamp(). */
+static inline int64
+WallClock(void)
+{
+	return WALL_AT_REFERENCE_0 + reference + wall_offset;
+}
+
 /*
  * What the disk has of a database, and what was promised about that: if a crash
  * or a rollback takes back a write, it takes back the promise as well.
@@ -93,7 +100,6 @@ extern int64 made_since_start;	/* the largest id of all databases */
 extern int	configured_ahead;
 extern int	configured_worker;
 extern int	configured_wait;
-extern int	configured_jump;
 extern int	highest_ahead;		/* that any session can have; -1: any */
 extern bool configured_synchronous;
 extern bool always_synchronous; /* since the standby had everything */
