@@ -58,7 +58,8 @@ static int64 highest_ever;		/* by any server of this seed */
 static int64 lowest_offset;		/* since the start of the server */
 static int64 last_offset;
 static int64 stepped_at;		/* when the offset changed last */
-static int64 lags_since;		/* ids are behind the clock; 0: they are not */
+static int64 lagged;			/* for how long ids were behind the clock */
+static int64 lags_at;			/* a call that made one; 0: none since a step */
 static bool was_set_back;
 static char broken[300];
 static const char *kind;		/* of what is broken: its format */
@@ -188,14 +189,14 @@ PromiseNewServer(bool by_crash)
 		was_set_back = false;
 	}
 	stepped_at = reference;
-	lags_since = 0;
+	lags_at = 0;
 	PromiseNoteClock(0);
 }
 
 /*
  * A call may go by an old time while a step is not believed, but for no longer
- * than three seconds after another one has seen the step.  If an earlier step
- * was in doubt, that one is believed first.
+ * than three seconds that were watched, which a call does for a second at most.
+ * If an earlier step was in doubt, that one is believed first.
  */
 static void
 check_lag(int64 id, uint64 tick)
@@ -203,12 +204,18 @@ check_lag(int64 id, uint64 tick)
 	if (me->began <= stepped_at)
 		return;
 	if (LayoutTickInstant(world_layout, tick + 1) > WALL_AT_REFERENCE_0 + me->began + wall_offset)
-		lags_since = 0;
-	else if (lags_since <= stepped_at)
-		lags_since = reference;
-	else if (me->began > lags_since + LONGEST_LAG + 2 * world_layout->tick)
-		PromiseBroken("id " INT64_FORMAT " is behind the clock, " INT64_FORMAT " us after another one was",
-					  id, me->began - lags_since);
+	{
+		lags_at = 0;
+		return;
+	}
+	if (lags_at <= stepped_at)
+		lagged = 0;
+	else if (me->began > lags_at)
+		lagged += Min(me->began - lags_at, USECS_PER_SEC);
+	lags_at = Max(lags_at, me->began);
+	if (lagged > LONGEST_LAG + 2 * world_layout->tick)
+		PromiseBroken("id " INT64_FORMAT " is behind the clock, as others were for " INT64_FORMAT " us",
+					  id, lagged);
 }
 
 /* An operator who does not tell the truth about a reset repeats these ids. */
@@ -365,7 +372,7 @@ is_in_the_way(void)
 	{
 		case ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD:
 			/* what it knew of a mark is gone */
-			if (!OidIsValid(disk->extension))
+			if (!OidIsValid(disk->extension) || disk->extension != me->extension_before)
 				return true;
 			if (strstr(me->report.message, "of worker id") != NULL)
 				return disk->guard.others > 0 || disk->guard.older > 0 || plan.transact;
