@@ -114,96 +114,41 @@ foreach my $case ([ 'fast', 0 ], [ 'immediate', 0 ], [ 'fast', -2.7 ], [ 'immedi
 }
 $node->stop;
 
-# The same is true if several sessions start at once and find at every step that another
-# one is ahead of them.  They wait for a lock until all are there.  Returns how many ids
-# were made, and how many of them are not above the mark.
-sub begin_at_once
-{
-	my ($name, $try) = @_;
-	my $node =
-	  new_server(($name =~ tr/ /_/r) . ($try // ''), clock => 1, mutant => $name, 'snowflake.max_ahead' => '60s');
-	my $script = PostgreSQL::Test::Utils::tempdir() . '/at_once.sql';
-
-	append_to_file($script, "SELECT pg_advisory_lock_shared(1);\nINSERT INTO seen VALUES (snowflake_nextval());");
-	$node->safe_psql('postgres', 'CREATE TABLE seen (id bigint); SELECT snowflake_nextval()');
-	$node->stop('immediate');
-	# so that the clock does not pass the mark meanwhile
-	start_with_clock($node, -30);
-	my $mark = mark_of($node);
-	my $holder = $node->background_psql('postgres');
-	$holder->query_safe('CREATE TABLE IF NOT EXISTS seen (id bigint); SELECT pg_advisory_lock(1)');
-	my $clients = IPC::Run::start(
-		[
-			'pgbench', '--no-vacuum', '--client=16', '--jobs=2', '--transactions=1', "--file=$script",
-			'--host', $node->host, '--port', $node->port, 'postgres'
-		],
-		'>' => '/dev/null',
-		'2>' => '/dev/null');
-	$node->poll_query_until(
-		'postgres',
-		"SELECT count(*) = 16 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-	) or BAIL_OUT('clients do not wait');
-	$holder->query_safe('SELECT pg_advisory_unlock(1)');
-	$clients->finish;
-	my $result = $holder->query_safe("SELECT count(*), count(*) FILTER (WHERE id <= $mark) FROM seen");
-	$holder->quit;
-	$node->stop('immediate');
-	return split /\|/, $result;
-}
-
-my ($made, $below) = begin_at_once('looks slowly');
-is("$made $below", '16 0', 'all ids of sessions that start at once are above the mark');
-# a matter of chance
-foreach my $try (1 .. 20)
-{
-	($made, $below) = begin_at_once('reads the floor first', $try);
-	last if $below > 0;
-}
-cmp_ok($below, '>', 0, "mutant that reads the floor first: $below ids are not");
-
 # It is also true of a session that follows one that wrote the mark, but was canceled
 # before a synchronous standby had it; and after an advance to an id far below.
-foreach my $mutant (undef, with_mutants() ? 'raises the floor last' : ())
-{
-	my $node = new_server(
-		$mutant ? 'half_way_mutant' : 'half_way', clock => 1, wal_level => 'replica', max_wal_senders => 5,
-		'snowflake.max_ahead' => '60s',
-		$mutant ? (mutant => $mutant) : ());
+my $half_way = new_server(
+	'half_way',
+	clock => 1,
+	wal_level => 'replica',
+	max_wal_senders => 5,
+	'snowflake.max_ahead' => '60s');
+my $id = $half_way->safe_psql('postgres', 'SELECT snowflake_nextval()');
+my $mark = mark_of($half_way);
+$half_way->stop;
+$half_way->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
+start_with_clock($half_way, -30);
+my $session = $half_way->background_psql('postgres', on_error_stop => 0);
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+begin_query($session, 'SELECT snowflake_nextval();');
+wait_until($half_way, $pid, "wait_event = 'SyncRep'", 'the first session after a start writes the mark');
+$half_way->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+$session->query('SELECT 1');
+like(take_errors($session), qr/canceling statement due to user request/, 'and is canceled');
+$session->quit;
+cmp_ok(mark_of($half_way), '>', $mark, 'the mark was moved before that');
+set_and_reload($half_way, "synchronous_standby_names = ''");
+cmp_ok(
+	$half_way->safe_psql('postgres', 'SELECT snowflake_nextval()'),
+	'>', $mark, 'the next session makes ids above the mark');
 
-	$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-	my $mark = mark_of($node);
-	$node->stop;
-	$node->append_conf('postgresql.conf', "synchronous_standby_names = 'nobody'");
-	start_with_clock($node, -30);
-	my $first = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $first->query_safe('SELECT pg_backend_pid()');
-	begin_query($first, 'SELECT snowflake_nextval();');
-	wait_until($node, $pid, "wait_event = 'SyncRep'", 'the first session after a start writes the mark');
-	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
-	$first->query('SELECT 1');
-	like(take_errors($first), qr/canceling statement due to user request/, 'and is canceled');
-	$first->quit;
-	cmp_ok(mark_of($node), '>', $mark, 'the mark was moved before that');
-	set_and_reload($node, "synchronous_standby_names = ''");
-	my $id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-
-	if ($mutant)
-	{
-		cmp_ok($id, '<', $mark, "mutant that $mutant: the next session makes ids below the mark");
-		$node->stop('immediate');
-		next;
-	}
-	cmp_ok($id, '>', $mark, 'the next session makes ids above the mark');
-
-	$mark = mark_of($node);
-	$node->stop;
-	start_with_clock($node, -40);
-	$node->safe_psql('postgres', 'SELECT snowflake_advance(1)');
-	cmp_ok(
-		$node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $mark,
-		'an advance below the mark changes nothing');
-	$node->stop;
-}
+$mark = mark_of($half_way);
+$half_way->stop;
+start_with_clock($half_way, -40);
+$half_way->safe_psql('postgres', 'SELECT snowflake_advance(1)');
+cmp_ok(
+	$half_way->safe_psql('postgres', 'SELECT snowflake_nextval()'),
+	'>', $mark, 'an advance below the mark changes nothing');
+$half_way->stop;
 
 # And it is true of another worker id, lower or higher.
 start_with_clock($node, $ahead);
@@ -270,77 +215,6 @@ is( $node->safe_psql(
 	),
 	'10|t',
 	'a read-only parallel worker writes the mark');
-$node->stop;
-
-# The clock of a server was in 2090 once.  Two databases.
-$node = new_server('accident', clock => 1, 'snowflake.max_wait' => 0, 'snowflake.max_jump' => -1);
-$node->safe_psql('postgres', 'CREATE DATABASE other');
-add_extension($node, 'other');
-my @before = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
-$node->stop;
-start_with_clock($node, 64 * 365.25 * 86400);
-my $session = $node->background_psql('postgres', on_error_stop => 0);
-my $accident = $session->query_safe('SELECT snowflake_nextval()');
-my @ids = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
-is($node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp($accident))"), 2090, 'ids of 2090');
-set_clock($node, 0);
-$session->query('SELECT snowflake_nextval()');
-like(take_errors($session), qr/too far ahead.*HINT: .*snowflake_reset_mark/s, 'the error says what to do');
-$session->quit;
-set_and_reload($node, 'snowflake.worker_id = 1');
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark(1)');
-is($code, '55000', 'no reset while the server remembers 2090');
-like($message, qr/far ahead of the clock.*HINT: .*Restart the server/s, 'with detail and hint');
-set_and_reload($node, 'snowflake.worker_id = 0');
-$node->stop;
-start_with_clock($node, 0);
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_reset_mark(0)');
-is($code, '55000', 'no reset for the same worker id');
-like($message, qr/same worker id.*ids up to \d+, .*HINT: .*has never made an id/s, 'with detail and hint');
-($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'a refused reset changes nothing');
-
-set_and_reload($node, 'snowflake.worker_id = 1');
-my ($ret, $out, $err) = $node->psql('postgres', 'SELECT snowflake_reset_mark(1)');
-is($ret, 0, 'a reset succeeds with a fresh worker id') or diag($err);
-my $now = "abs(extract(epoch FROM snowflake_timestamp(snowflake_currval()) - clock_timestamp())) < 5";
-is( $node->safe_psql('postgres', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
-	'ids continue in the present');
-set_and_reload($node, 'snowflake.worker_id = 0');
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'the old worker id would start above 2090');
-like($message, qr/begin above (\d+)/, 'and the error names its last id');
-my ($taken) = $message =~ /begin above (\d+)/;
-cmp_ok($taken, '>=', $ids[0], 'which is the last one of 2090, or greater');
-set_and_reload($node, 'snowflake.worker_id = 1');
-
-# the other database has a mark of its own
-is( (   sqlstate_of(
-			$node, '\c other
-SELECT snowflake_nextval()'))[0],
-	'SF001',
-	'the other database is still in 2090');
-my $burst = 'SELECT snowflake_nextval() FROM generate_series(1, 20000)';
-my %fresh = map { $_ => 1 } split /\n/, $node->safe_psql('postgres', $burst);
-$node->safe_psql('other', 'SET client_min_messages = error; SELECT snowflake_reset_mark(1)');
-my @again = grep { $fresh{$_} } split /\n/, $node->safe_psql('other', $burst);
-is(scalar(@again), 0, 'a reset of another database leaves lanes above what the fresh worker id has made');
-is( $node->safe_psql('other', "SELECT snowflake_worker_id(snowflake_nextval()); SELECT $now;"), "1\nt",
-	'a reset of the other database brings it back to the present');
-foreach my $database ('postgres', 'other')
-{
-	cmp_ok(
-		$node->safe_psql($database, 'SELECT snowflake_nextval()'), '>', shift @before,
-		"$database: ids are above those before the accident");
-}
-$node->stop('immediate');
-start_with_clock($node, 0);
-is( $node->safe_psql('postgres', "SELECT extract(year FROM snowflake_timestamp(snowflake_nextval())) < 2080"), 't',
-	'the reset survives a crash');
-set_and_reload($node, 'snowflake.worker_id = 0');
-($code) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'the bound of the old worker id survives it, too');
-is((sqlstate_of($node, 'SELECT snowflake_reset_mark(0)'))[0], '55000', 'which it cannot reset');
 $node->stop;
 
 # Advance: no session makes an id below it, even if all are busy.
@@ -440,7 +314,7 @@ $node = new_server('full', wal_writer_delay => '10s', restart_after_crash => 'of
 $last = $node->safe_psql('postgres', 'SELECT snowflake_nextval(); SELECT pg_switch_wal()') =~ s/\n.*//r;
 my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 system_or_bail('prlimit', '--pid', $postmaster, '--fsize=8388608');
-@ids = ($last);
+my @ids = ($last);
 my $deadline = time + 30;
 do
 {
@@ -458,138 +332,6 @@ is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after 
   foreach $ids[-1];
 $node->stop;
 
-# Dropped, created again, with or without an id, and a crash with the clock set back: no
-# id that was made before is made again.
-foreach my $case ([1], [0], with_mutants() ? [ 0, 'forgets what was dropped' ] : ())
-{
-	my ($new_ids, $mutant) = @$case;
-
-	$node = new_server(
-		"dropped$new_ids" . ($mutant ? '_mutant' : ''), clock => 1, 'snowflake.layout' => 'snowflake lane:0',
-		'snowflake.max_ahead' => '10s',
-		'snowflake.sequence_start' => 'zero',
-		$mutant ? (mutant => $mutant, synchronous_commit => 'on') : ());
-	my $began = time;
-	@collectors = start_collectors($node, 4);
-	sleep 1.5;
-	wait_for_lines(50_000, map { $_->{ids} } @collectors);
-	stop_collectors(@collectors);
-	my $ended = time;
-
-	# right after the mark was written, so that it stays for a while
-	my $file = PostgreSQL::Test::Utils::tempdir() . '/one.ids';
-	append_to_file(
-		$file,
-		$node->safe_psql(
-			'postgres', qq{
-DO \$\$
-DECLARE
-	mark bigint := (SELECT last_value FROM snowflake_internal.mark);
-BEGIN
-	WHILE mark = (SELECT last_value FROM snowflake_internal.mark) LOOP
-		PERFORM snowflake_nextval();
-	END LOOP;
-END \$\$;
-DROP EXTENSION snowflake;
-CREATE EXTENSION snowflake;
-SELECT snowflake_nextval() FROM generate_series(1, $new_ids);
-})
-		  . "\n") if $new_ids;
-	$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake') if !$new_ids;
-	push @collectors, { ids => $file } if $new_ids;
-	$node->stop('immediate');
-	start_with_clock($node, $began - time);
-	my ($later) = live_from($node, $began, $ended + 1);
-	my ($ids, $duplicates) = count_duplicates(@collectors, @$later);
-	note("$ids ids, $duplicates duplicates");
-
-	if ($mutant)
-	{
-		cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
-	}
-	else
-	{
-		is($duplicates, 0, "dropped, created, $new_ids ids, crashed, clock back: no id is made twice");
-		cmp_ok($ids, '>', 50_000, 'many ids were made');
-	}
-	$node->stop('immediate');
-}
-
-# An advance closes the windows of other sessions even if the limit, and the floor with
-# it, are already above the id.
-foreach my $mutant (undef, with_mutants() ? 'trusts the floor to close windows' : ())
-{
-	my $below = 0;
-
-	$node = new_server(
-		$mutant ? 'closes_mutant' : 'closes',
-		'snowflake.layout' => 'time:33 worker:5 sequence:4 lane:2 tick:1s',
-		'snowflake.max_ahead' => '120s',
-		$mutant ? (mutant => $mutant) : ());
-	my @two = map { $node->background_psql('postgres') } 1 .. 2;
-	foreach my $round (1 .. 5)
-	{
-		my $id = $two[0]->query_safe('SELECT snowflake_nextval()') + (1 << 11);
-
-		$two[1]->query_safe('SELECT count(snowflake_nextval()) FROM generate_series(1, 180)');
-		$two[1]->query_safe("SELECT snowflake_advance($id)");
-		$below++ if $two[0]->query_safe('SELECT snowflake_nextval()') <= $id;
-	}
-	$_->quit foreach @two;
-	if ($mutant)
-	{
-		cmp_ok($below, '>', 0, "mutant that $mutant: $below ids are below an advance");
-	}
-	else
-	{
-		is($below, 0, 'an advance closes windows even if the floor is above it');
-	}
-	$node->stop;
-}
-
-# Several databases: the ids of each continue above its own mark.
-$node = new_server('databases', clock => 1, 'snowflake.layout' => 'snowflake lane:1');
-my %collectors;
-foreach my $database ('one', 'two')
-{
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	add_extension($node, $database);
-}
-foreach my $round (1 .. 2)
-{
-	push @{ $collectors{$_} }, start_collectors($node, 4, database => $_) foreach 'one', 'two';
-	sleep 1;
-	$node->stop('immediate');
-	stop_collectors(map { @$_ } values %collectors);
-	if ($round == 1)
-	{
-		my ($ids, $duplicates) = count_duplicates(map { @$_ } values %collectors);
-		is($duplicates, 0, "while the server runs, none of $ids ids of two databases is in both");
-		start_with_clock($node, -1.5);
-	}
-}
-foreach my $database (sort keys %collectors)
-{
-	my ($ids, $duplicates) = count_duplicates(@{ $collectors{$database} });
-	is($duplicates, 0, "none of $ids ids of database $database was made twice across a crash");
-}
-
-# An advance also affects a session whose next call fails, and which then continues in
-# the same tick.
-$node = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
-my $session = $node->background_psql('postgres', on_error_stop => 0);
-my $failures = 0;
-foreach my $round (1 .. 3)
-{
-	my $id = $session->query('SELECT snowflake_nextval()');
-	$node->safe_psql('postgres', "SELECT snowflake_advance($id + 1000)");
-	$session->query("SELECT snowflake_advance(-1)");
-	$failures++ if $session->query('SELECT snowflake_nextval()') <= $id + 1000;
-}
-is($failures, 0, 'ids are above an advance after a failed call');
-$session->quit;
-$node->stop;
-
 # There is room for a number of databases at the same time.
 $node = new_server('room', mutant => 'has room for two');
 my %id;
@@ -601,7 +343,7 @@ foreach my $database ('postgres', 'one')
 	$session{$database} = $node->background_psql($database);
 	$id{$database} = $session{$database}->query_safe('SELECT snowflake_nextval()');
 }
-($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nCREATE EXTENSION snowflake");
+my ($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nCREATE EXTENSION snowflake");
 like(
 	$err, qr/ERROR:  54000: too many databases.*HINT: .*sessions in other databases have ended/s,
 	'an error if there are too many databases');

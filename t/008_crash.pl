@@ -132,7 +132,7 @@ cmp_ok($relived, '>=', 1, 'unflushed: the same seconds passed again');
 $node->stop;
 
 # The hunt finds the duplicates of mutants.
-foreach my $mutant (with_mutants() ? ('forgets the mark', 'does not flush') : ())
+foreach my $mutant (with_mutants() ? 'does not flush' : ())
 {
 	$node = new_hunting_server($mutant =~ tr/ /_/r, %unflushed);
 	use_mutant($node, $mutant);

@@ -1,6 +1,5 @@
 # No id is made twice by a primary and its standbys: an asynchronous standby that was
-# cut off, a chain of promotions with pg_rewind, a base backup that is recovered to a
-# point in time, a synchronous standby.
+# cut off, a base backup that is recovered to a point in time, a synchronous standby.
 #
 # In each hunt, the new server passes through clock ticks of the old one, with the same
 # worker id on the same few lanes.  The hunt counts the ids that clients have seen,
@@ -39,7 +38,7 @@ my %cell_mask = map {
 	$_ => $origin->safe_psql(
 		'postgres',
 		"SELECT sum(largest << shift) FROM snowflake_layout('$_') WHERE name IN ('time', 'lane')")
-} ('snowflake lane:1', 'snowflake lane:0', 'snowflake timeline:0 lane:1');
+} ('snowflake lane:1', 'snowflake timeline:0 lane:1');
 $origin->stop;
 
 # Create a server from a backup.  "upstream" makes it a standby, and "mutant" gives it a
@@ -186,13 +185,6 @@ sub live_again
 
 	set_clock($node, $instant - time);
 	return;
-}
-
-sub clock_of
-{
-	my ($node) = @_;
-
-	return $node->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 }
 
 # Wait until a standby has replayed what its upstream has flushed.
@@ -354,117 +346,6 @@ foreach my $mutant (@builds)
 		$mutant,
 		'point-in-time recovery');
 	$node->stop('immediate');
-}
-
-#
-# A chain of promotions.  Standby b streams from a, and c from b.  Each is cut off,
-# promoted when its upstream is gone, and passes the seconds again that it has missed.
-# Then a is rewound, follows c, and is promoted in turn.  Clients move from one to the
-# next.
-#
-$layout = 'snowflake lane:0';
-my @chains;
-foreach my $mutant (@builds)
-{
-	my %chain = (mutant => $mutant);
-	my $upstream;
-
-	foreach my $name ('a', 'b', 'c')
-	{
-		my $node = server_from_backup(
-			$mutant ? "${name}_mutant" : $name,
-			$origin, 'empty',
-			upstream => $upstream,
-			mutant => $mutant,
-			'snowflake.layout' => $layout);
-
-		start_with_clock($node, 0);
-		$chain{$name} = $upstream = $node;
-	}
-	$chain{clients} = start_clients(3, @chain{ 'a', 'b', 'c' });
-	push @chains, \%chain;
-}
-wait_for_clients($_->{a}, 3) foreach @chains;
-
-# Make a standby of a server that was a primary.
-sub rewind
-{
-	my ($node, $source) = @_;
-	my $conf = $node->data_dir . '/postgresql.conf';
-	my $settings = slurp_file($conf);
-
-	# up to 15, pg_rewind expects the new timeline in the control file
-	$source->safe_psql('postgres', 'CHECKPOINT');
-	system_or_bail(
-		'pg_rewind', '--no-sync',
-		'--write-recovery-conf',
-		'--source-server=' . $source->connstr('postgres'),
-		'--target-pgdata=' . $node->data_dir);
-	# pg_rewind copied the settings of the source
-	unlink $conf;
-	append_to_file($conf, $settings);
-	$node->append_conf('postgresql.conf', "test.server = '" . $node->name . "_again'");
-	start_with_clock($node, 0);
-	return;
-}
-
-my $timeline = 1;
-foreach my $step ([ 'a', 'b' ], [ 'b', 'c' ], [ 'c', 'a' ])
-{
-	my ($from, $to) = @$step;
-
-	$timeline++;
-	foreach my $chain (@chains)
-	{
-		rewind($chain->{a}, $chain->{c}) if $to eq 'a';
-		wait_until_streaming($chain->{$from}, $chain->{$to});
-		if (!$chain->{mutant})
-		{
-			$chain->{session} = session_on_standby($chain->{$to});
-			# a transaction that started on the standby makes no difference
-			$chain->{session}->query_safe('BEGIN; SELECT snowflake_lane(1)');
-		}
-		cut_off($chain->{$to});
-		$chain->{cut} = clock_of($chain->{$from});
-	}
-	sleep 8;
-	foreach my $chain (@chains)
-	{
-		$chain->{$from}->stop('immediate');
-		# the mark that it knows may be 2 s ahead
-		live_again($chain->{$to}, $chain->{cut} + 2.1);
-		$chain->{$to}->promote;
-	}
-	is( $chains[0]->{session}->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
-		$timeline & 3,
-		"the session on $to uses timeline $timeline");
-	$chains[0]->{session}->quit;
-	wait_for_clients($_->{$to}, 3) foreach @chains;
-	my @lines = map { wait_for_lines(0, glob "$_->{clients}{dir}/out*") } @chains;
-	sleep 3;
-	wait_for_lines((shift @lines) + 5000, glob "$_->{clients}{dir}/out*") foreach @chains;
-}
-foreach my $chain (@chains)
-{
-	my ($ids, $errors) = stop_clients($chain->{clients});
-	my @lives = map { $ids->{ $chain->{a}->name =~ s/^a/$_/r } } ('a', 'b', 'c');
-	my %seen;
-
-	push @lives, $ids->{ $chain->{a}->name . '_again' };
-	is($errors, '', 'clients of a chain see no errors');
-	foreach my $i (1 .. $#lives)
-	{
-		is_unique(
-			compare($layout, $lives[ $i - 1 ], $lives[$i]),
-			$chain->{mutant},
-			"promotion $i of a chain");
-	}
-	if (!$chain->{mutant})
-	{
-		my $count = grep { !$seen{$_}++ } map { @$_ } @lives;
-		is($count, scalar(map { @$_ } @lives), "no duplicate among $count ids of the chain");
-	}
-	$chain->{a}->stop('immediate');
 }
 
 #

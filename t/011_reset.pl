@@ -64,146 +64,44 @@ sub server_after_accident
 	return ($node, $ids, $end);
 }
 
-# Start a reset, and wait until it waits for a standby.
-sub begin_reset
-{
-	my ($node) = @_;
-	my $session = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $session->query_safe('SELECT pg_backend_pid()');
-
-	begin_query($session, reset_for(7) . ';');
-	wait_until($node, $pid, "wait_event = 'SyncRep'", 'a reset waits for a standby');
-	return ($session, $pid);
-}
-
 #
 # The wait of a reset for a standby is canceled.  The reset stands nevertheless, for the
 # worker id that did it and for the one that it set aside.
 #
-sub hunt_canceled
-{
-	my ($mutant) = @_;
-	my ($node, $first, $end) = server_after_accident($mutant ? 'canceled_mutant' : 'canceled', mutant => $mutant);
-	my %result;
+my ($node, $first, $end) = server_after_accident('canceled');
+$node->append_conf('postgresql.conf', "snowflake.worker_id = 7\nsynchronous_standby_names = 'nobody'");
+start_with_clock($node, 0);
+my $session = $node->background_psql('postgres', on_error_stop => 0);
+my $pid = $session->query_safe('SELECT pg_backend_pid()');
+begin_query($session, reset_for(7) . ';');
+wait_until($node, $pid, "wait_event = 'SyncRep'", 'a reset waits for a standby');
+$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+$session->query('SELECT 1');
+$message = take_errors($session);
+$session->quit;
+like($message, qr/WARNING: .*standby/s, 'a reset whose wait is canceled warns');
+unlike($message, qr/ERROR/, 'and does not fail');
 
-	$node->append_conf('postgresql.conf', "snowflake.worker_id = 7\nsynchronous_standby_names = 'nobody'");
-	start_with_clock($node, 0);
-	my ($session, $pid) = begin_reset($node);
-	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
-	$session->query('SELECT 1');
-	$result{messages} = take_errors($session);
-	$session->quit;
+set_and_reload($node, "synchronous_standby_names = ''");
+is(next_id($node), 7, 'the fresh worker id makes ids of the present');
+$node->stop('immediate');
+start_with_clock($node, 0);
+is(next_id($node), 7, 'even after a crash');
+$node->stop('immediate');
 
-	set_and_reload($node, "synchronous_standby_names = ''");
-	$result{running} = next_id($node);
-	$node->stop('immediate');
-	start_with_clock($node, 0);
-	$result{crashed} = next_id($node);
-	$node->stop('immediate');
-
-	# the operator returns to the old worker id
-	$node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
-	start_with_clock($node, $accident - time);
-	my ($second) = live_from($node, $accident, $end);
-	@result{ 'ids', 'duplicates' } = count_duplicates(@$first, @$second);
-	($result{again}) = count_duplicates(@$second);
-	$node->stop('immediate');
-	return \%result;
-}
-
-my $result = hunt_canceled();
-like($result->{messages}, qr/WARNING: .*standby/s, 'a reset whose wait is canceled warns');
-unlike($result->{messages}, qr/ERROR/, 'and does not fail');
-is($result->{running}, 7, 'the fresh worker id makes ids of the present');
-is($result->{crashed}, 7, 'even after a crash');
-is($result->{duplicates}, 0, "the old worker id makes none of $result->{ids} ids again");
-cmp_ok($result->{again}, '>', 1000, 'although it makes ids');
-if (with_mutants())
-{
-	$result = hunt_canceled('exempts every worker');
-	cmp_ok($result->{duplicates}, '>', 0, 'mutant that exempts every worker: duplicates are found');
-}
-
-#
-# The old worker id after a reset: in a statement that started with it, after a reload,
-# and on a standby that still has it.
-#
-sub hunt_old_worker_id
-{
-	my ($mutant) = @_;
-	my ($node, $first, $end) =
-	  server_after_accident($mutant ? 'old_mutant' : 'old', mutant => $mutant, hot_standby => 'on');
-	my $standby = PostgreSQL::Test::Cluster->new($mutant ? 'standby_mutant' : 'standby');
-	my (%result, $ids);
-
-	start_with_clock($node, 0);
-	$standby->init_from_backup($node, 'before', has_streaming => 1);
-	start_with_clock($standby, $accident - time);
-
-	my $stuck = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $stuck->query_safe('SELECT pg_backend_pid()');
-	begin_query($stuck, "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
-	wait_until($node, $pid, "wait_event_type = 'Extension'", 'a statement waits for the clock');
-	set_and_reload($node, 'snowflake.worker_id = 7');
-	($code, $message) = sqlstate_of($node, reset_for(7));
-	$result{reset} = $code;
-	$result{fresh} = next_id($node);
-	# it wakes up now and then
-	foreach (1 .. 100)
-	{
-		$result{stuck} =
-		  $node->safe_psql('postgres', "SELECT state, wait_event_type FROM pg_stat_activity WHERE pid = $pid");
-		last if $result{stuck} =~ /^idle|Extension$/;
-		sleep 0.1;
-	}
-
-	# before the primary's clock gets there itself
-	$node->wait_for_catchup($standby, 'replay');
-	$standby->promote;
-	(my $second) = live_from($standby, $accident, $end);
-	(undef, $result{standby_duplicates}) = count_duplicates(@$first, @$second);
-	($result{standby_ids}) = count_duplicates(@$second);
-	$standby->stop('immediate');
-
-	# A step forward is followed only after a while, in which ids are of the present.
-	set_and_reload($node, 'snowflake.worker_id = 3');
-	$result{reload} = next_id($node);
-	($result{again}) = sqlstate_of($node, reset_for(3));
-	($second, undef, $result{errors}) = live_from($node, $accident - 5, $end + 1);
-	$ids = $stuck->query('SELECT 1') =~ s/\n.*//sr;
-	$stuck->quit;
-	my $file = PostgreSQL::Test::Utils::tempdir() . '/stuck.ids';
-	append_to_file($file, "$ids\n");
-	(undef, $result{reload_duplicates}) = count_duplicates(@$first, @$second, { ids => $file });
-	($result{reload_ids}) = count_duplicates(@$second);
-	$node->stop('immediate');
-
-	return \%result;
-}
-
-$result = hunt_old_worker_id();
-is($result->{reset}, '00000', 'a reset succeeds after a restart, and needs no other');
-is($result->{fresh}, 7, 'a call that was refused before leaves no trace of the accident');
-is($result->{stuck}, 'active|Extension', 'a statement that started with the old worker id makes no id of the present');
-is($result->{reload}, 'SF001', 'nor does a session after a reload');
-is($result->{again}, '55000', 'which cannot reset the mark again');
-is($result->{reload_duplicates}, 0, 'none of them makes an id of the accident again');
-cmp_ok($result->{reload_ids}, '>', 1000, 'although they make ids when the clock gets there');
-is($result->{standby_duplicates}, 0, 'nor does a promoted standby with the old worker id');
-cmp_ok($result->{standby_ids}, '>', 1000, 'which makes ids, too');
-
-if (with_mutants())
-{
-	$result = hunt_old_worker_id('exempts every worker');
-	cmp_ok(
-		$result->{"${_}_duplicates"}, '>', 0,
-		"mutant that exempts every worker: duplicates are found ($_)") foreach 'reload', 'standby';
-}
+# the operator returns to the old worker id
+$node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
+start_with_clock($node, $accident - time);
+my ($second) = live_from($node, $accident, $end);
+my ($ids, $duplicates) = count_duplicates(@$first, @$second);
+is($duplicates, 0, "the old worker id makes none of $ids ids again");
+cmp_ok((count_duplicates(@$second))[0], '>', 1000, 'although it makes ids');
+$node->stop('immediate');
 
 #
 # Requirements of a reset
 #
-my $node = new_server(
+$node = new_server(
 	'needs',
 	clock => 1,
 	'snowflake.worker_id' => 3,
@@ -244,7 +142,7 @@ is($code, '22023', 'no reset for a worker id that is not in force');
 like($message, qr/DETAIL:  The worker id in force is 3\..*$ways/s, 'the error shows all ways');
 
 # Without a limit, nothing is too far ahead.
-my $session = $node->background_psql('postgres', on_error_stop => 0);
+$session = $node->background_psql('postgres', on_error_stop => 0);
 is($session->query('SELECT snowflake_nextval()'), '', 'a session from before the reset makes no ids');
 take_errors($session);
 set_and_reload($node, "snowflake.worker_id = 7\nsnowflake.max_ahead = -1");
@@ -342,139 +240,33 @@ cmp_ok(
 $node->stop;
 
 #
-# A reset holds for the layout that was in force.  In another one, an id of the fresh
-# worker id may equal one that was made far ahead.
-#
-sub hunt_other_layout
-{
-	my ($mutant) = @_;
-	my ($node, $first, $end) = server_after_accident(
-		$mutant ? 'layout_mutant' : 'layout',
-		'snowflake.layout' => 'time:41 worker:3 sequence:5',
-		mutant => $mutant);
-	my %result;
-
-	$node->append_conf('postgresql.conf', 'snowflake.worker_id = 7');
-	start_with_clock($node, 0);
-	$node->safe_psql('postgres', reset_for(7));
-	$result{fresh} = next_id($node);
-	$node->append_conf('postgresql.conf', "snowflake.layout = 'time:41 sequence:5 worker:3'");
-	$node->stop('immediate');
-	start_with_clock($node, 0);
-	$result{changed} = next_id($node);
-	$node->stop('immediate');
-	start_with_clock($node, $accident - time);
-	my ($second) = live_from($node, $accident, $end + 1);
-	@result{ 'ids', 'duplicates' } = count_duplicates(@$first, @$second);
-	($result{again}) = count_duplicates(@$second);
-	$node->stop('immediate');
-	return \%result;
-}
-
-$result = hunt_other_layout();
-is($result->{fresh}, 7, 'a reset is for the layout in force');
-is($result->{changed}, 'SF001', 'in another layout, the fresh worker id makes no ids');
-is($result->{duplicates}, 0, "and none of $result->{ids} ids again when the clock gets there");
-cmp_ok($result->{again}, '>', 1000, 'although it makes ids');
-if (with_mutants())
-{
-	$result = hunt_other_layout('exempts every layout');
-	cmp_ok($result->{duplicates}, '>', 0, 'mutant that exempts every layout: duplicates are found');
-}
-
-#
 # The layout is changed, and the mark is far ahead of the clock in the new one.  No worker
-# id keeps its ids apart from those of the old one, in which it has other bits.
+# id keeps its ids apart from those of the old one, in which it has other bits.  Nor does a
+# new extension in a running server forget that there are ids of the old layout.
 #
-sub hunt_changed_layout
-{
-	my ($mutant) = @_;
-	my $node = new_hunting_server(
-		$mutant ? 'changed_mutant' : 'changed',
-		'snowflake.layout' => 'time:41 worker:3 sequence:5 epoch:2026-01-01T00:00:00Z',
-		'snowflake.worker_id' => 3,
-		mutant => $mutant);
-	my $began = time;
-	my ($first, $end) = live_from($node, $began, $began + 2);
-	my %result;
-
-	$node->stop;
-	$node->append_conf(
-		'postgresql.conf',
-		"snowflake.layout = 'time:41 sequence:5 worker:3 epoch:2026-01-01T00:00:30Z'\nsnowflake.worker_id = 7");
-	start_with_clock($node, 0);
-	@result{ 'code', 'message' } = sqlstate_of($node, reset_for(7));
-	# the same ticks again, counted from the new epoch
-	my $second = [];
-	if ($result{code} eq '00000')
-	{
-		$node->stop;
-		start_with_clock($node, $began + 30 - time);
-		($second) = live_from($node, $began + 30, $end + 30);
-	}
-	@result{ 'ids', 'duplicates' } = count_duplicates(@$first, @$second);
-	$node->stop('immediate');
-	return \%result;
-}
-
-$result = hunt_changed_layout();
-is($result->{code}, '55000', 'no reset after a change of the layout');
-like(
-	$result->{message}, qr/below ids of another layout.*HINT:  Wait .*raise .*return to the old one/s,
-	'the error shows the ways');
-is($result->{duplicates}, 0, "none of $result->{ids} ids is made twice");
-if (with_mutants())
-{
-	$result = hunt_changed_layout('resets for any layout');
-	cmp_ok($result->{duplicates}, '>', 0, 'mutant that resets for any layout: duplicates are found');
-}
-
-# Nor does a new extension in a running server forget that there are ids of the old layout.
-$node = (server_after_accident('created'))[0];
+($node) = server_after_accident('layout');
 start_with_clock($node, $accident - time);
 next_id($node);
 $node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
-$node->append_conf('postgresql.conf', "snowflake.layout = 'time:41 sequence:5 worker:5'\nsnowflake.worker_id = 7");
+$node->append_conf('postgresql.conf', "snowflake.layout = 'time:41 sequence:13 worker:5'\nsnowflake.worker_id = 7");
 $node->stop;
 start_with_clock($node, 0);
 ($code, $message) = sqlstate_of($node, reset_for(7));
-is($code, '55000', 'no reset in another layout after the extension was created again');
-$node->stop('immediate');
+is($code, '55000', 'no reset in another layout');
+like(
+	$message, qr/below ids of another layout.*HINT:  Wait .*raise .*return to the old one/s,
+	'the error shows the ways');
 
-#
-# Sessions make ids while a reset waits for a standby: one has just read the mark of the
-# accident, the other sees the clock of the accident for a moment.  Neither brings the
-# accident back.
-#
-($node) = server_after_accident('extenders');
-$node->append_conf('postgresql.conf', "snowflake.worker_id = 7");
+# nor when the present layout has made ids above those
+$node->append_conf('postgresql.conf', 'snowflake.worker_id = 9');
+$node->stop;
+start_with_clock($node, $accident + 10 - time);
+is(next_id($node), '9 far ahead', 'ids of the present layout');
+$node->append_conf('postgresql.conf', 'snowflake.worker_id = 7');
+$node->stop;
 start_with_clock($node, 0);
-my @sessions = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. 2;
-my @pids = map { $_->query_safe('SELECT pg_backend_pid()') } @sessions;
-
-begin_query($sessions[0], "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval();");
-wait_until($node, $pids[0], "wait_event_type = 'Extension'", 'a session has read the mark of the accident');
-set_and_reload($node, "synchronous_standby_names = 'nobody'");
-my ($resetter) = begin_reset($node);
-set_clock($node, $accident - time);
-begin_query($sessions[1], 'SELECT snowflake_nextval();');
-sleep 0.5;
-set_clock($node, 0);
-set_and_reload($node, "synchronous_standby_names = ''");
-$resetter->query('SELECT 1');
-unlike(take_errors($resetter), qr/ERROR|WARNING/, 'the reset succeeds');
-
-foreach my $i (0, 1)
-{
-	my $id = $sessions[$i]->query_safe('SELECT 1') =~ s/\n.*//sr;
-	is( $node->safe_psql('postgres', "SELECT extract(epoch FROM snowflake_timestamp($id)) < $accident - 50 * 86400"),
-		't',
-		"session $i continues in the present");
-}
-$_->quit foreach $resetter, @sessions;
-$node->stop('immediate');
-start_with_clock($node, 0);
-is(next_id($node), 7, 'so do all sessions after a crash');
+($code, $message) = sqlstate_of($node, reset_for(7));
+is($code, '55000', 'no reset below ids of an earlier layout');
 $node->stop('immediate');
 
 done_testing();

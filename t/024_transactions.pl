@@ -46,10 +46,7 @@ my $guard_rewritten = 'REFRESH MATERIALIZED VIEW snowflake_internal.guard;';
 
 # the last element tells whether a parallel worker makes the ids
 my @transactions = (
-	[ 'mark created again', $mark_anew, 0 ],
 	[ 'mark and guard created again', $guard_anew . $mark_anew, 0 ],
-	[ 'mark and guard created again, parallel worker', $guard_anew . $mark_anew, 1 ],
-	[ 'mark rewritten, parallel worker', $mark_rewritten, 1 ],
 	[ 'mark and guard rewritten, parallel worker', $mark_rewritten . $guard_rewritten, 1 ]);
 
 # Return the SQLSTATE that the transaction ends with, and the numbers of ids and
@@ -89,17 +86,7 @@ sub hunt_rolled_back
 	return ($code, $ids, $duplicates);
 }
 
-sub server_for_hunt
-{
-	my ($mutant) = @_;
-
-	return new_hunting_server(
-		$mutant ? 'mutant' : 'rolled_back',
-		mutant => $mutant,
-		'snowflake.sequence_start' => 'zero');
-}
-
-my $node = server_for_hunt();
+my $node = new_hunting_server('rolled_back', 'snowflake.sequence_start' => 'zero');
 foreach my $case (@transactions)
 {
 	my ($name, $transaction, $worker) = @$case;
@@ -111,27 +98,6 @@ foreach my $case (@transactions)
 	cmp_ok($ids, '>', 10_000, "$name: many ids were made");
 }
 $node->stop;
-
-if (with_mutants())
-{
-	my $mutant = 'lets a transaction take the mark back';
-
-	$node = server_for_hunt($mutant);
-	foreach my $case (@transactions[ 1, 4 ])
-	{
-		my ($name, $transaction, $worker) = @$case;
-		my ($found, $ids, $duplicates);
-
-		# a matter of chance, if the machine is busy
-		foreach my $try (1 .. 5)
-		{
-			($found, $ids, $duplicates) = hunt_rolled_back($node, $transaction, $worker);
-			last if $duplicates > 0;
-		}
-		cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found ($name)");
-	}
-	$node->stop;
-}
 
 #
 # The extension is created and used in one transaction, with wal_level = minimal, by
