@@ -144,17 +144,15 @@ set_mark(void)
 static void
 end_reset(Database *database, bool done)
 {
-	Disk	   *disk = &database->disk;
-
 	database->resetting--;
 	if (!done)
 		return;
 	database->resets++;
-	disk->found = disk->found_guard = disk->advanced = database->advanced = 0;
+	TransactionNoteReset(database);
 	if (database->used & WORKER_BIT(me->resets_for))
 	{
 		database->lied |= WORKER_BIT(me->resets_for);
-		database->lied_up_to = Max(database->lied_up_to, disk->guard.others);
+		database->lied_up_to = Max(database->lied_up_to, database->disk.guard.others);
 		database->lies++;
 	}
 }

@@ -111,6 +111,24 @@ TransactionNoteWrite(Database *database)
 	}
 }
 
+static void
+forget_order(Disk *disk)
+{
+	disk->found = disk->found_guard = disk->advanced = 0;
+}
+
+/* Ids need not be above what was there before the reset. */
+void
+TransactionNoteReset(Database *database)
+{
+	forget_order(&database->disk);
+	database->advanced = 0;
+	if (database->changer == NULL)
+		return;
+	for (int i = 0; i < transactions[database->changer->id].num_levels; i++)
+		forget_order(&transactions[database->changer->id].levels[i].before);
+}
+
 bool
 TransactionIdIsCurrentTransactionId(TransactionId xid)
 {
@@ -243,7 +261,7 @@ TransactionDrop(void)
 	/* with it go its bounds and what was promised about these */
 	memset(&database->disk.guard, 0, sizeof(Guard));
 	database->disk.value = 0;
-	database->disk.found = database->disk.found_guard = database->disk.advanced = 0;
+	forget_order(&database->disk);
 	database->disk.extension = InvalidOid;
 }
 

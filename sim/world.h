@@ -133,6 +133,7 @@ extern bool TransactionKeeps(const Database *database);
 extern const Disk *TransactionCommitted(const Database *database);
 extern const Disk *TransactionSees(const Database *database);
 extern void TransactionNoteWrite(Database *database);
+extern void TransactionNoteReset(Database *database);
 extern bool TransactionBegin(void);
 extern void TransactionRewrite(int which);
 extern void TransactionNewExtension(Database *database, TransactionId xid);
