@@ -360,7 +360,7 @@ static bool
 is_in_the_way(void)
 {
 	const Database *database = &databases[me->database];
-	const Disk *disk = &database->disk;
+	const Disk *disk = TransactionSees(database);
 	const SharedState *state = (SharedState *) memory;
 	int64		furthest = Max(disk->advanced, Max(disk->value, disk->guard.bound));
 	uint64		tick = (furthest >> world_layout->shift[FIELD_TIME]) + 2;

@@ -46,7 +46,7 @@ begin_call(const char *name)
 	me->arena_used = 0;
 	me->above = TransactionSees(database)->advanced;
 	me->resets = database->resets;
-	me->extension_before = database->disk.extension;
+	me->extension_before = TransactionSees(database)->extension;
 }
 
 static void
@@ -177,7 +177,7 @@ reset_mark(void)
 		operator_resets = false;
 		/* no other reset, and no other extension */
 		if (database->resetting == 1 && database->resets == me->resets &&
-			database->disk.extension == me->extension_before &&
+			database->changer == NULL && database->disk.extension == me->extension_before &&
 			(database->disk.guard.exempt != worker || database->disk.guard.others < others))
 			PromiseBroken("a reset for worker %d exempts %d, others begin above " INT64_FORMAT " instead of " INT64_FORMAT,
 						  worker, (int) database->disk.guard.exempt, database->disk.guard.others, others);

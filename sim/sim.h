@@ -149,7 +149,7 @@ typedef struct Process
 	int64		last_id;
 	int64		above;			/* ids of this call must be */
 	int			resets;			/* of the database, when the call began */
-	Oid			extension_before;	/* in buffers, when the call began */
+	Oid			extension_before;	/* that it saw when the call began */
 } Process;
 
 /* What a seed has done, for the summary. */
