@@ -257,6 +257,12 @@ start_server(bool by_crash)
 		/* a reset may have been done although it did not return */
 		if (database->resetting > 0)
 			database->advanced = 0;
+		if (database->resetting > 0 && plan.lies)
+		{
+			database->lied |= database->used;
+			database->lied_up_to = Max(database->lied_up_to, database->disk.guard.others);
+			database->lies++;
+		}
 		database->resetting = 0;
 		database->locked_until = 0;
 		database->resets++;
