@@ -975,11 +975,15 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, interval, timestamptz,
 --
 -- Tables that have another key
 --
+-- A key is a column that is to make ids.  Columns that refer to it become bigint, too.  The
+-- type of a column is changed in the topmost table that has it, and changes in all tables
+-- that inherit it.  All look-ups are planned without JIT, which takes longer than they do.
 
 CREATE FUNCTION snowflake_internal.inheritance_tree(root oid)
 RETURNS SETOF oid
-LANGUAGE SQL STABLE STRICT PARALLEL SAFE
+LANGUAGE SQL STABLE STRICT PARALLEL SAFE ROWS 1
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 AS $$
 	WITH RECURSIVE member (relid) AS (
 		SELECT root
@@ -992,99 +996,585 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.inheritance_tree(oid) IS
 'a table, its partitions, and all tables that inherit from it';
 
-CREATE FUNCTION snowflake_internal.narrow_references(adopted oid[], column_names name[],
+CREATE FUNCTION snowflake_internal.columns_to_widen(keys oid[], key_names name[],
+	others oid[], other_names name[],
+	with_keys boolean,
 	OUT relid oid,
 	OUT attnum smallint,
-	OUT attname name)
+	OUT attname name,
+	OUT new_type text)
 RETURNS SETOF record
-LANGUAGE SQL STABLE PARALLEL SAFE
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
+SET jit = off
 AS $$
-	WITH RECURSIVE adopted_key (relid, attname) AS (
-		SELECT snowflake_internal.inheritance_tree(root), attname
-		FROM unnest(adopted, column_names) AS key (root, attname)
+	WITH RECURSIVE adopted_key (relid, attname) AS MATERIALIZED (
+		SELECT snowflake_internal.inheritance_tree(root), name FROM unnest(keys, key_names) AS key (root, name)
+	), link (relid, attnum, next_relid, next_attnum) AS MATERIALIZED (
+		SELECT confrelid, confkey[i], conrelid, conkey[i]
+		FROM pg_constraint CROSS JOIN generate_subscripts(conkey, 1) AS i
+		WHERE contype = 'f' AND conparentid = 0
 	), linked (relid, attnum) AS (
-		SELECT attrelid, attnum FROM adopted_key JOIN pg_attribute ON attrelid = relid
-			AND pg_attribute.attname = adopted_key.attname
+		SELECT attrelid, attnum
+		FROM (SELECT * FROM adopted_key UNION ALL SELECT * FROM unnest(others, other_names)) AS start (relid, name)
+			JOIN pg_attribute ON attrelid = start.relid AND attname = start.name
 		UNION
-		SELECT next.relid, next.attnum
+		SELECT next_relid, next_attnum
 		FROM linked CROSS JOIN LATERAL (
-			SELECT conrelid, conkey[array_position(confkey, linked.attnum)]
-			FROM pg_constraint
-			WHERE contype = 'f' AND conparentid = 0 AND confrelid = linked.relid AND linked.attnum = ANY (confkey)
+			SELECT link.next_relid, link.next_attnum
+			FROM link
+			WHERE link.relid = linked.relid AND link.attnum = linked.attnum
 			UNION ALL
-			SELECT inhrelid, own.attnum
-			FROM pg_inherits JOIN pg_attribute AS own ON own.attrelid = inhrelid
-				JOIN pg_attribute AS inherited ON inherited.attrelid = inhparent AND inherited.attname = own.attname
-			WHERE inhparent = linked.relid AND inherited.attnum = linked.attnum
-		) AS next (relid, attnum)
+			-- a column changes in tables that inherit it and, but for a key, in those that it comes from
+			SELECT other.attrelid, other.attnum
+			FROM pg_attribute AS own CROSS JOIN LATERAL (
+				SELECT inhrelid FROM pg_inherits WHERE inhparent = own.attrelid
+				UNION ALL
+				SELECT inhparent FROM pg_inherits
+				WHERE inhrelid = own.attrelid AND (own.attrelid, own.attname) NOT IN (SELECT * FROM adopted_key)
+			) AS relative (relid) JOIN pg_attribute AS other ON other.attrelid = relative.relid AND other.attname = own.attname
+			WHERE own.attrelid = linked.relid AND own.attnum = linked.attnum
+		) AS next (next_relid, next_attnum)
 	), typed (relid, attnum, attname, typid) AS (
-		SELECT linked.relid, linked.attnum, attname, atttypid
-		FROM linked JOIN pg_attribute ON attrelid = linked.relid AND pg_attribute.attnum = linked.attnum
-		WHERE (linked.relid, attname) NOT IN (SELECT * FROM adopted_key)
+		SELECT relid, attnum, name, type
+		-- OFFSET keeps the planner from reading all columns
+		FROM linked CROSS JOIN LATERAL (SELECT attname, atttypid FROM pg_attribute
+			WHERE attrelid = relid AND pg_attribute.attnum = linked.attnum OFFSET 0) AS attribute (name, type)
+		WHERE (relid, name) NOT IN (SELECT * FROM adopted_key)
 		UNION
 		-- a domain may be what makes a column too narrow
 		SELECT relid, attnum, attname, typbasetype
 		FROM typed JOIN pg_type ON pg_type.oid = typid AND typtype = 'd'
 	)
-	SELECT relid, attnum, attname
+	SELECT relid, attnum, attname,
+		CASE WHEN typid IN ('smallint[]'::regtype, 'integer[]'::regtype) THEN 'bigint[]' ELSE 'bigint' END
 	FROM typed
-	WHERE typid IN ('smallint'::regtype, 'integer'::regtype)
-		-- one that is inherited changes with the column of its parent
-		AND NOT EXISTS (SELECT FROM pg_inherits JOIN typed AS parent ON inhparent = parent.relid
+	WHERE typid IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
+		AND NOT EXISTS (SELECT FROM pg_inherits JOIN typed AS parent ON parent.relid = inhparent
 			WHERE inhrelid = typed.relid AND parent.attname = typed.attname)
+	UNION ALL
+	SELECT attrelid, attnum, attname, 'bigint'
+	FROM unnest(keys, key_names) AS key (root, name) JOIN pg_attribute ON attrelid = root AND attname = name
+	WHERE with_keys AND atttypid <> 'bigint'::regtype
 $$;
 
-COMMENT ON FUNCTION snowflake_internal.narrow_references(oid[], name[]) IS
-'columns of type smallint or integer that refer to the columns of these tables, or to such columns in turn';
+COMMENT ON FUNCTION snowflake_internal.columns_to_widen(oid[], name[], oid[], name[], boolean) IS
+'other columns, those that refer to these or to keys, or to such columns in turn, and keys on request, if they are of type smallint or integer; in the topmost tables';
 
-CREATE PROCEDURE snowflake_internal.adopt(adopted regclass, column_name name,
-	widen_references boolean,
-	dry_run boolean,
-	drop_sequence boolean)
-LANGUAGE plpgsql
-SET row_security = off		-- fail rather than overlook a row
+CREATE FUNCTION snowflake_internal.altered_columns(roots oid[], names name[],
+	OUT relid oid,
+	OUT attnum smallint,
+	OUT num_roots bigint)
+RETURNS SETOF record
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	SELECT attrelid, attnum, count(DISTINCT root)
+	FROM unnest(roots, names) AS part (root, name)
+		CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
+		JOIN pg_attribute ON attrelid = member AND attname = name
+	GROUP BY attrelid, attnum
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.altered_columns(oid[], name[]) IS
+'all columns whose type changes if that of columns of topmost tables does';
+
+CREATE FUNCTION snowflake_internal.fixed_columns(roots oid[], names name[])
+RETURNS SETOF text
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 1
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	WITH altered AS MATERIALIZED (
+		SELECT * FROM snowflake_internal.altered_columns(roots, names)
+	)
+	SELECT format('%s is in the partition key of table %s.',
+		pg_describe_object('pg_class'::regclass, relid, attnum), relid::regclass)
+	FROM altered JOIN pg_partitioned_table ON partrelid = relid AND attnum = ANY (partattrs::smallint[])
+	UNION ALL
+	-- from a column that does not change with it, or from two that do
+	SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, relid, attnum))
+	FROM altered
+	WHERE num_roots > 1 OR EXISTS (
+		SELECT FROM pg_attribute AS own JOIN pg_inherits ON inhrelid = attrelid
+			JOIN pg_attribute AS inherited ON inherited.attrelid = inhparent AND inherited.attname = own.attname
+		WHERE own.attrelid = altered.relid AND own.attnum = altered.attnum
+			AND NOT EXISTS (SELECT FROM altered AS other
+				WHERE other.relid = inhparent AND other.attnum = inherited.attnum))
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.fixed_columns(oid[], name[]) IS
+'why the type of such columns cannot be changed';
+
+CREATE FUNCTION snowflake_internal.grants(object text, acl aclitem[], owner oid, columns text)
+RETURNS text[]
+LANGUAGE SQL STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT array_agg(format('GRANT %s%s ON %s TO %s%s', privilege_type, columns, object,
+		CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
+		CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END) ORDER BY grantee, privilege_type)
+	FROM aclexplode(acl)
+	-- the owner grants to itself what it has anyway
+	WHERE grantee <> owner OR columns <> ''
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.grants(text, aclitem[], oid, text) IS
+'statements that grant the privileges of an access control list';
+
+CREATE FUNCTION snowflake_internal.recreate_view(view oid,
+	OUT removal text[],
+	OUT restoration text[])
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
 AS $$
 DECLARE
-	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
-	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	name CONSTANT text := view::regclass;
+	class CONSTANT pg_class := (SELECT pg_class FROM pg_class WHERE oid = view);
+	is_stored CONSTANT boolean := class.relkind = 'm';
+	kind CONSTANT text := CASE WHEN is_stored THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END;
+BEGIN
+	removal := ARRAY[format('DROP %s %s', kind, name)];
+	restoration := ARRAY[format('CREATE %s %s%s%s%s AS%s%s', kind, name,
+			(SELECT ' USING ' || quote_ident(amname) FROM pg_am WHERE oid = class.relam AND is_stored),
+			(SELECT ' WITH (' || string_agg(format('%I = %L', split_part(option, '=', 1),
+					substr(option, strpos(option, '=') + 1)), ', ') || ')' FROM unnest(class.reloptions) AS option),
+			(SELECT ' TABLESPACE ' || quote_ident(spcname) FROM pg_tablespace WHERE oid = class.reltablespace),
+			E'\n' || rtrim(pg_get_viewdef(view), ';'), CASE WHEN is_stored THEN ' WITH NO DATA' END)] ||
+		-- before anything of its owner runs
+		format('ALTER %s %s OWNER TO %I', kind, name, pg_get_userbyid(class.relowner)) ||
+		-- default privileges of the present role
+		(SELECT array_agg(format('REVOKE ALL ON %s FROM %s', name,
+			CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END))
+		FROM (SELECT DISTINCT grantee FROM pg_default_acl CROSS JOIN aclexplode(defaclacl)
+			WHERE defaclobjtype = 'r' AND grantee <> class.relowner) AS other) ||
+		snowflake_internal.grants(name, class.relacl, class.relowner, '') ||
+		(SELECT array_agg(statement ORDER BY attnum)
+		FROM pg_attribute CROSS JOIN LATERAL unnest(
+			snowflake_internal.grants(name, attacl, class.relowner, format(' (%I)', attname)) ||
+			(SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', name, attname, pg_get_expr(adbin, adrelid))
+			FROM pg_attrdef WHERE adrelid = attrelid AND adnum = attnum) ||
+			(SELECT format('COMMENT ON COLUMN %s.%I IS %L', name, attname, description)
+			FROM col_description(attrelid, attnum) AS description WHERE description IS NOT NULL)) AS statement
+		WHERE attrelid = view AND attnum > 0 AND statement IS NOT NULL) ||
+		(SELECT array_agg(pg_get_indexdef(indexrelid) ORDER BY indexrelid) FROM pg_index WHERE indrelid = view) ||
+		(SELECT array_agg(statement ORDER BY pg_rewrite.oid)
+		FROM pg_rewrite CROSS JOIN LATERAL unnest((snowflake_internal.recreation('pg_rewrite'::regclass, pg_rewrite.oid, 0)).restoration)
+			AS statement WHERE ev_class = view AND rulename <> '_RETURN') ||
+		(SELECT array_agg(statement ORDER BY pg_trigger.oid)
+		FROM pg_trigger CROSS JOIN LATERAL unnest((snowflake_internal.recreation('pg_trigger'::regclass, pg_trigger.oid, 0)).restoration)
+			AS statement WHERE tgrelid = view AND NOT tgisinternal) ||
+		(SELECT format('COMMENT ON %s %s IS %L', kind, name, description)
+		FROM obj_description(view, 'pg_class') AS description WHERE description IS NOT NULL) ||
+		CASE WHEN is_stored AND class.relispopulated THEN 'REFRESH MATERIALIZED VIEW ' || name END;
+	restoration := array_remove(restoration, NULL);
+END
+$$;
 
-	integers CONSTANT pg_catalog.oid[] := '{smallint,integer,bigint}'::regtype[];
-	functions CONSTANT pg_catalog.record := snowflake_internal.functions();
-	new_default CONSTANT pg_catalog.text := functions.id;
-	label CONSTANT pg_catalog.text := format('%s.%I', adopted, column_name);
-	attribute pg_catalog.record;
+COMMENT ON FUNCTION snowflake_internal.recreate_view(oid) IS
+'statements that drop a view, and that create it again with all that belongs to it';
+
+CREATE FUNCTION snowflake_internal.recreation(class oid, object oid, subobject integer,
+	OUT removal text[],
+	OUT restoration text[])
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	name text;			-- in COMMENT ON
+BEGIN
+	IF EXISTS (SELECT FROM pg_depend WHERE classid = class AND objid = object AND deptype = 'e') THEN
+		RETURN;
+	ELSIF class = 'pg_class'::regclass AND subobject = 0 THEN
+		SELECT * INTO removal, restoration FROM snowflake_internal.recreate_view(object);
+	ELSIF class = 'pg_class'::regclass THEN
+		SELECT ARRAY[format('ALTER TABLE %s DROP COLUMN %I', attrelid::regclass, attname)],
+			ARRAY[format('ALTER TABLE %s ADD COLUMN %I %s GENERATED ALWAYS AS (%s) %s', attrelid::regclass, attname,
+				format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid),
+				CASE attgenerated WHEN 's' THEN 'STORED' ELSE 'VIRTUAL' END)]
+		INTO removal, restoration
+		FROM pg_attribute JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+		WHERE attrelid = object AND attnum = subobject AND attgenerated <> '' AND attinhcount = 0;
+	ELSIF class = 'pg_attrdef'::regclass THEN
+		SELECT generated.removal, generated.restoration INTO removal, restoration
+		FROM pg_attrdef CROSS JOIN LATERAL snowflake_internal.recreation('pg_class'::regclass, adrelid, adnum::integer) AS generated
+		WHERE oid = object;
+	ELSIF class = 'pg_rewrite'::regclass THEN
+		SELECT ARRAY[format('DROP RULE %I ON %s', rulename, ev_class::regclass)],
+			ARRAY[rtrim(pg_get_ruledef(oid), ';'),
+				CASE WHEN ev_enabled <> 'O' THEN format('ALTER TABLE %s %s RULE %I', ev_class::regclass,
+					CASE ev_enabled WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END, rulename) END],
+			format('RULE %I ON %s', rulename, ev_class::regclass)
+		INTO removal, restoration, name
+		FROM pg_rewrite WHERE oid = object;
+	ELSIF class = 'pg_trigger'::regclass THEN
+		SELECT ARRAY[format('DROP TRIGGER %I ON %s', tgname, tgrelid::regclass)],
+			ARRAY[pg_get_triggerdef(oid),
+				CASE WHEN tgenabled <> 'O' THEN format('ALTER TABLE %s %s TRIGGER %I', tgrelid::regclass,
+					CASE tgenabled WHEN 'D' THEN 'DISABLE' WHEN 'R' THEN 'ENABLE REPLICA' ELSE 'ENABLE ALWAYS' END, tgname) END],
+			format('TRIGGER %I ON %s', tgname, tgrelid::regclass)
+		INTO removal, restoration, name
+		FROM pg_trigger WHERE oid = object;
+	ELSIF class = 'pg_policy'::regclass THEN
+		SELECT ARRAY[format('DROP POLICY %I ON %s', polname, polrelid::regclass)],
+			ARRAY[format('CREATE POLICY %I ON %s AS %s FOR %s TO %s%s%s', polname, polrelid::regclass,
+				CASE WHEN polpermissive THEN 'PERMISSIVE' ELSE 'RESTRICTIVE' END,
+				CASE polcmd WHEN 'r' THEN 'SELECT' WHEN 'a' THEN 'INSERT' WHEN 'w' THEN 'UPDATE' WHEN 'd' THEN 'DELETE' ELSE 'ALL' END,
+				(SELECT string_agg(CASE member WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(member)) END, ', ')
+				FROM unnest(polroles) AS member),
+				' USING (' || pg_get_expr(polqual, polrelid) || ')',
+				' WITH CHECK (' || pg_get_expr(polwithcheck, polrelid) || ')')],
+			format('POLICY %I ON %s', polname, polrelid::regclass)
+		INTO removal, restoration, name
+		FROM pg_policy WHERE oid = object;
+	ELSIF class = 'pg_proc'::regclass THEN
+		SELECT ARRAY['DROP ' || label],
+			ARRAY[rtrim(pg_get_functiondef(pg_proc.oid), E'\n'), format('ALTER %s OWNER TO %I', label, pg_get_userbyid(proowner)),
+				CASE WHEN proacl IS NOT NULL THEN format('REVOKE ALL ON %s FROM PUBLIC', label) END] ||
+				snowflake_internal.grants(label, proacl, proowner, ''), label
+		INTO removal, restoration, name
+		FROM pg_proc CROSS JOIN LATERAL format('%s %s', CASE prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END,
+			pg_proc.oid::regprocedure) AS label
+		WHERE pg_proc.oid = object AND prokind IN ('f', 'p');
+	ELSIF class = 'pg_publication_rel'::regclass THEN
+		SELECT ARRAY[format('ALTER PUBLICATION %I DROP TABLE %s', pubname, prrelid::regclass)],
+			ARRAY[format('ALTER PUBLICATION %I ADD TABLE %s%s%s', pubname, prrelid::regclass,
+				(SELECT ' (' || string_agg(quote_ident(attname), ', ' ORDER BY attnum) || ')'
+				FROM pg_attribute WHERE attrelid = prrelid AND attnum = ANY (prattrs::smallint[])),
+				' WHERE (' || pg_get_expr(prqual, prrelid) || ')')]
+		INTO removal, restoration
+		FROM pg_publication_rel JOIN pg_publication ON pg_publication.oid = prpubid
+		WHERE pg_publication_rel.oid = object;
+	END IF;
+	restoration := array_remove(restoration || (SELECT format('COMMENT ON %s IS %L', name, description)
+		FROM pg_description WHERE objoid = object AND classoid = class AND objsubid = 0 AND name IS NOT NULL), NULL);
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.recreation(oid, oid, integer) IS
+'statements that remove an object that depends on the type of a column, and that create it again; NULL if only its owner can tell';
+
+CREATE FUNCTION snowflake_internal.dependents(roots oid[], names name[],
+	OUT reason text,
+	OUT is_view boolean,
+	OUT depth integer,
+	OUT removal text[],
+	OUT restoration text[])
+RETURNS SETOF record
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 1
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	WITH RECURSIVE altered AS MATERIALIZED (
+		SELECT * FROM snowflake_internal.altered_columns(roots, names)
+	), view_of_rule (rule, view) AS MATERIALIZED (
+		SELECT pg_rewrite.oid, ev_class
+		FROM pg_rewrite JOIN pg_class ON pg_class.oid = ev_class AND relkind IN ('v', 'm')
+	), found (classid, objid, objsubid, refclassid, refobjid, refobjsubid, depth) AS (
+		SELECT CASE WHEN view IS NULL THEN classid ELSE 'pg_class'::regclass END, coalesce(view, objid), objsubid,
+			refclassid, refobjid, refobjsubid, 1
+		FROM altered JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
+			LEFT JOIN view_of_rule ON classid = 'pg_rewrite'::regclass AND rule = objid
+		WHERE classid IN ('pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass,
+				'pg_proc'::regclass, 'pg_publication_rel'::regclass)
+			-- generated columns
+			OR classid = 'pg_class'::regclass AND objid = relid AND objsubid > 0 AND objsubid <> attnum
+			OR classid = 'pg_attrdef'::regclass
+				AND NOT EXISTS (SELECT FROM pg_attrdef WHERE oid = objid AND adrelid = relid AND adnum = attnum)
+		UNION
+		-- what depends on a view, or on the type of its rows
+		SELECT CASE WHEN view IS NULL THEN pg_depend.classid ELSE 'pg_class'::regclass END, coalesce(view, pg_depend.objid),
+			pg_depend.objsubid, found.classid, found.objid, 0, depth + 1
+		FROM found JOIN pg_class ON pg_class.oid = found.objid
+			LEFT JOIN pg_type ON pg_type.oid = reltype
+			CROSS JOIN LATERAL (VALUES ('pg_class'::regclass, found.objid), ('pg_type'::regclass, reltype),
+				('pg_type'::regclass, typarray)) AS target (class, object)
+			JOIN pg_depend ON pg_depend.refclassid = class AND pg_depend.refobjid = object AND deptype = 'n'
+			LEFT JOIN view_of_rule ON pg_depend.classid = 'pg_rewrite'::regclass AND rule = pg_depend.objid
+		WHERE found.classid = 'pg_class'::regclass AND found.objsubid = 0 AND relkind IN ('v', 'm')
+			AND view IS DISTINCT FROM found.objid
+	), object AS (
+		SELECT classid, objid, objsubid, max(depth) AS depth,
+			string_agg(DISTINCT pg_describe_object(refclassid, refobjid, refobjsubid), ', ') AS names
+		FROM found
+		GROUP BY classid, objid, objsubid
+	)
+	SELECT format('%s depends on %s.', pg_describe_object(classid, objid, objsubid), names),
+		classid IN ('pg_class'::regclass, 'pg_rewrite'::regclass) AND objsubid = 0, depth, recreation.removal,
+		recreation.restoration
+	FROM object CROSS JOIN LATERAL snowflake_internal.recreation(classid, objid, objsubid)
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.dependents(oid[], name[]) IS
+'what keeps the types of such columns from being changed, with the statements that remove it, greatest depth first, and that create it again, least depth first';
+
+CREATE FUNCTION snowflake_internal.widening(relation regclass, names name[], new_types text[])
+RETURNS text
+LANGUAGE SQL STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT format('ALTER TABLE %s %s', relation,
+		string_agg(format('ALTER COLUMN %I TYPE %s', name, new_type), ', ' ORDER BY attnum))
+	FROM unnest(names, new_types) AS part (name, new_type)
+		JOIN pg_attribute ON attrelid = relation AND attname = name
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.widening(regclass, name[], text[]) IS
+'the statement that widens columns of a table';
+
+-- A CHECK constraint or an index can have an expression that no bigint fits into.
+CREATE FUNCTION snowflake_internal.widening_error(relation regclass, names name[], new_types text[],
+	callers_path text)
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	create_it CONSTANT text := format('CREATE TEMPORARY TABLE snowflake_copy (LIKE %s INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STATISTICS)', relation);
+	widen_it CONSTANT text := replace(snowflake_internal.widening(relation, names, new_types),
+		format('ALTER TABLE %s ', relation), 'ALTER TABLE pg_temp.snowflake_copy ');
+	created boolean := false;
+BEGIN
+	IF NOT EXISTS (
+		SELECT FROM pg_class WHERE oid = relation
+			-- whose functions the statement runs
+			AND relowner = current_user::regrole) OR NOT EXISTS (
+		SELECT FROM pg_attribute LEFT JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
+			LEFT JOIN pg_index ON classid = 'pg_class'::regclass AND indexrelid = objid
+			LEFT JOIN pg_constraint ON classid = 'pg_constraint'::regclass AND pg_constraint.oid = objid
+		WHERE attrelid = relation AND attname = ANY (names)
+			AND (contype = 'x' OR classid = 'pg_statistic_ext'::regclass
+				OR EXISTS (SELECT FROM pg_opclass WHERE oid = ANY (indclass::oid[]) AND NOT opcdefault)
+				-- comparisons and arithmetic are the same for all integers
+				OR concat(CASE contype WHEN 'c' THEN pg_get_constraintdef(pg_constraint.oid) END,
+					pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid)) !~ '^([\w\s)"<>=+*/%.]|-(?!>)|(?<![\w"])\()*$')) THEN
+		RETURN NULL;
+	END IF;
+	PERFORM set_config('search_path', callers_path, true);
+	BEGIN
+		EXECUTE create_it;
+		created := true;
+		EXECUTE widen_it;
+		-- undo it
+		RAISE SQLSTATE 'SF000';
+	EXCEPTION
+		WHEN SQLSTATE 'SF000' THEN
+			RETURN NULL;
+		WHEN OTHERS THEN
+			-- if there is no copy, only the statement itself can show that
+			RETURN CASE WHEN created THEN SQLERRM END;
+	END;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.widening_error(regclass, name[], text[], text) IS
+'the error that widening columns of a table of the present role would cause, found on an empty copy; else NULL';
+
+CREATE FUNCTION snowflake_internal.named_columns(adopted_schema regnamespace, given text[],
+	OUT relid oid,
+	OUT attname name)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	item text;
+	parts text[];
+BEGIN
+	FOREACH item IN ARRAY given LOOP
+		parts := parse_ident(item);
+		-- first as a table of this schema, then with the name of a schema
+		SELECT oid, parts[2] INTO relid, attname
+		FROM pg_class
+		WHERE relnamespace = adopted_schema AND relname = parts[1] AND relkind IN ('r', 'p') AND cardinality(parts) <= 2;
+		IF NOT FOUND THEN
+			SELECT pg_class.oid, parts[3] INTO relid, attname
+			FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+			WHERE nspname = parts[1] AND relname = parts[2] AND relkind IN ('r', 'p') AND cardinality(parts) <= 3;
+		END IF;
+		IF NOT FOUND THEN
+			RAISE undefined_table USING
+				MESSAGE = format('"%s" is not a table or column of schema %s', item, adopted_schema),
+				HINT = 'Write names as in SQL: table, table.column, or schema.table.column.';
+		END IF;
+		IF attname IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute AS present
+				WHERE attrelid = relid AND present.attname = named_columns.attname AND attnum > 0 AND NOT attisdropped) THEN
+			RAISE undefined_column USING
+				MESSAGE = format('column "%s" of relation %s does not exist', attname, relid::regclass);
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.named_columns(regnamespace, text[]) IS
+'the tables, and columns if given, that a caller has named; an error if there is no such one';
+
+CREATE FUNCTION snowflake_internal.topmost_tables(schema regnamespace)
+RETURNS SETOF pg_class
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT * FROM pg_class WHERE relnamespace = schema AND relkind IN ('r', 'p') AND NOT relispartition
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.topmost_tables(regnamespace) IS
+'the tables of a schema but partitions';
+
+CREATE FUNCTION snowflake_internal.suffixes(name text,
+	OUT suffix text,
+	OUT number bigint)
+RETURNS SETOF record
+LANGUAGE SQL IMMUTABLE PARALLEL SAFE ROWS 2
+BEGIN ATOMIC
+	SELECT array_to_string((string_to_array(name, '_'))[first:], '_'), first
+	FROM generate_subscripts(string_to_array(name, '_'), 1) AS first;
+END;
+
+COMMENT ON FUNCTION snowflake_internal.suffixes(text) IS
+'a name, and what is left of it after each underscore';
+
+-- By their names, comments and use, as applications need not declare foreign keys.
+CREATE FUNCTION snowflake_internal.likely_references(adopted_schema regnamespace, keys oid[], key_names name[],
+	OUT relid oid,
+	OUT attname name,
+	OUT refers_to oid,
+	OUT reason text)
+RETURNS SETOF record
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	WITH adopted_key (relid, attname) AS MATERIALIZED (
+		SELECT snowflake_internal.inheritance_tree(root), name FROM unnest(keys, key_names) AS key (root, name)
+	), known (relid, suffix, number, is_key) AS MATERIALIZED (
+		-- names of a row of each table: "auth_user" and "user" for "auth_users"
+		SELECT DISTINCT class.oid, suffix, number, class.oid = ANY (keys)
+		FROM snowflake_internal.topmost_tables(adopted_schema) AS class
+			CROSS JOIN LATERAL lower(regexp_replace(relname, '([a-z0-9])([A-Z])', '\1_\2', 'g')) AS snake
+			CROSS JOIN LATERAL (VALUES (snake), (regexp_replace(snake, 's$', '')), (regexp_replace(snake, 'es$', '')),
+				(regexp_replace(snake, 'ies$', 'y')), (regexp_replace(snake, 'people$', 'person')),
+				(regexp_replace(snake, 'children$', 'child'))) AS singular (stem)
+			CROSS JOIN LATERAL snowflake_internal.suffixes(stem)
+	), candidate (relid, attnum, attname, snake) AS MATERIALIZED (
+		SELECT attrelid, attnum, attname, snake
+		FROM snowflake_internal.topmost_tables(adopted_schema) AS class
+			CROSS JOIN LATERAL (SELECT * FROM pg_attribute WHERE attrelid = class.oid AND attnum > 0 OFFSET 0) AS attribute
+			JOIN pg_type ON pg_type.oid = atttypid
+			CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', '\1_\2', 'g')) AS snake
+		WHERE attinhcount = 0
+			AND CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END
+				IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
+			AND (attrelid, attname) NOT IN (SELECT * FROM adopted_key UNION ALL
+				SELECT relid, widened.attname
+				FROM snowflake_internal.columns_to_widen(keys, key_names, '{}'::oid[], '{}'::name[], false) AS widened)
+			AND (attrelid, attnum) NOT IN (SELECT conrelid, unnest(conkey) FROM pg_constraint WHERE contype = 'f')
+			AND NOT EXISTS (SELECT FROM pg_depend
+				WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e')
+	), named AS MATERIALIZED (
+		-- the table that a column seems to be named after, "post" for "original_post_id"
+		SELECT DISTINCT ON (candidate.relid, attname) candidate.*, known.relid AS refers_to, is_key,
+			known.number + own.number = 2 AS is_exact
+		FROM candidate CROSS JOIN LATERAL snowflake_internal.suffixes(regexp_replace(snake, '_?ids?$', '')) AS own
+			JOIN known ON known.suffix = own.suffix AND (known.number = 1 OR own.number = 1)
+		WHERE own.suffix <> ''
+		ORDER BY candidate.relid, attname, known.number + own.number, is_key DESC, known.relid
+	), found (relid, attname, refers_to, reason, rank) AS (
+		SELECT relid, attname, refers_to, 'named after ' || refers_to::regclass, 1
+		FROM named
+		WHERE is_key AND (snake ~ 'ids?$' OR is_exact AND EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indkey[0] = attnum))
+		UNION ALL
+		SELECT candidate.relid, candidate.attname, key.relid, 'comment mentions ' || key.relid::regclass, 2
+		FROM candidate JOIN pg_description ON objoid = candidate.relid AND classoid = 'pg_class'::regclass AND objsubid = attnum
+			CROSS JOIN adopted_key AS key JOIN pg_class ON pg_class.oid = key.relid
+		WHERE description ~* ('\m' || regexp_replace(relname, '\W', '.', 'g') || '\M')
+		UNION ALL
+		SELECT candidate.relid, candidate.attname, key.relid,
+			format('compared with %s.%I in view %s', key.relid::regclass, key.attname, ev_class::regclass), 3
+		FROM candidate JOIN pg_depend AS use ON use.refclassid = 'pg_class'::regclass AND use.refobjid = candidate.relid
+				AND use.refobjsubid = candidate.attnum AND use.classid = 'pg_rewrite'::regclass
+			JOIN pg_depend AS key_use ON key_use.classid = use.classid AND key_use.objid = use.objid
+				AND key_use.refclassid = 'pg_class'::regclass
+			JOIN adopted_key AS key ON key.relid = key_use.refobjid
+			JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname
+				AND pg_attribute.attnum = key_use.refobjsubid
+			JOIN pg_rewrite ON pg_rewrite.oid = use.objid
+			CROSS JOIN LATERAL (SELECT regexp_replace(quote_ident(candidate.attname), '\W', '.', 'g'),
+				regexp_replace(quote_ident(key.attname), '\W', '.', 'g')) AS pattern (reference, target)
+		WHERE pg_get_viewdef(ev_class) ~ format('\.%s = [^ ]+\.%s\M|\.%2$s = [^ ]+\.%1$s\M', reference, target)
+		UNION ALL
+		SELECT relid, attname, NULL, format('beside %I', type_name), 4
+		FROM candidate CROSS JOIN LATERAL (VALUES (regexp_replace(attname, '_?[iI]d$', '_type')),
+			(regexp_replace(attname, '_?[iI]d$', 'Type'))) AS pair (type_name)
+		WHERE snake ~ '_id$' AND EXISTS (SELECT FROM pg_attribute AS other
+			WHERE other.attrelid = candidate.relid AND other.attname = type_name AND NOT attisdropped)
+		UNION ALL
+		SELECT relid, attname, NULL, 'name ends with _id', 5
+		FROM candidate
+		WHERE snake ~ '_ids?$' AND (relid, attname) NOT IN (SELECT relid, attname FROM named WHERE NOT is_key)
+	)
+	SELECT DISTINCT ON (relid, attname) relid, attname, refers_to, reason
+	FROM found
+	ORDER BY relid, attname, rank, refers_to, reason
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.likely_references(regnamespace, oid[], name[]) IS
+'integer columns of a schema that seem to refer to keys, but have no foreign key; refers_to is NULL if it is not clear to which';
+
+CREATE FUNCTION snowflake_internal.integer_functions(adopted_schema regnamespace)
+RETURNS SETOF text
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	SELECT format('%s: %s', pg_proc.oid::regprocedure, string_agg(what, ', '))
+	FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
+		CROSS JOIN LATERAL (
+			SELECT format('parameter %s %s', coalesce(quote_ident(nullif(name, '')), '$' || number), format_type(type, NULL))
+			FROM unnest(coalesce(proallargtypes, proargtypes::oid[]), proargnames) WITH ORDINALITY AS parameter (type, name, number)
+			WHERE type IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
+				AND coalesce(name, '') ~* '(^$|^ids?$|_ids?$|[a-z]Ids?$)'
+			UNION ALL
+			SELECT 'result ' || format_type(prorettype, NULL)
+			WHERE prorettype IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
+				AND prosrc ~* '\m(return|returning|select)\s+[\w.]*id\M'
+			UNION ALL
+			SELECT DISTINCT format('variable %s %s', found[1], lower(found[2]))
+			FROM regexp_matches(prosrc, '(\w*ids?)\s+(?:constant\s+)?(smallint|integer|int|int2|int4)\M', 'gi') AS found
+			UNION ALL
+			SELECT DISTINCT 'cast ' || found[1]
+			FROM regexp_matches(prosrc, '(\w*id"?\s*::\s*(?:smallint|integer|int|int2|int4)\M|cast\s*\(\s*[\w.]*id\s+as\s+(?:smallint|integer|int|int2|int4)\s*\))', 'gi') AS found
+		) AS use (what)
+	WHERE pronamespace = adopted_schema
+		AND NOT EXISTS (SELECT FROM pg_depend
+			WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
+	GROUP BY pg_proc.oid
+	ORDER BY 1
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.integer_functions(regnamespace) IS
+'SQL and PL/pgSQL functions of a schema with integers that seem to be ids';
+
+CREATE FUNCTION snowflake_internal.check_key(adopted regclass, column_name name)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	functions CONSTANT record := snowflake_internal.functions();
+	label CONSTANT text := format('%s.%I', adopted, column_name);
+	tree CONSTANT oid[] := ARRAY(SELECT snowflake_internal.inheritance_tree(adopted::oid));
+	attribute record;
 	distributed boolean;
 	chunk bigint;
-	rewritten boolean;
-	tree pg_catalog.oid[];		-- the table, and what inherits from it
-	narrow pg_catalog.oid[];	-- tables with columns that refer to it and cannot
-	narrow_numbers int[];		-- hold the ids, and their numbers
-	narrow_names pg_catalog.text[];
-	widening pg_catalog.text[];	-- statements
-	sequences pg_catalog.text[] := '{}';
-	statements pg_catalog.text[] := '{}';
-	altered pg_catalog.oid[];	-- all tables with columns whose type changes
-	altered_numbers int[];
-	names pg_catalog.text;
-	can_keep pg_catalog.bool;
-	statement pg_catalog.text;
-	member pg_catalog.oid;
-	what pg_catalog.text;
-	largest bigint;
-	new_id bigint;
-	bound bigint;
+	names text;
 BEGIN
-	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL
-		OR drop_sequence IS NULL THEN
-		RAISE null_value_not_allowed USING
-			MESSAGE = 'table, column and options of an adoption must not be null';
-	END IF;
-	IF current_setting('transaction_isolation') <> 'read committed' THEN
-		RAISE feature_not_supported USING
-			MESSAGE = 'columns can only be adopted at isolation level READ COMMITTED',
-			DETAIL = 'At other levels, changes made by concurrent transactions would not be seen.';
-	END IF;
 	IF NOT EXISTS (SELECT FROM pg_class WHERE oid = adopted AND relkind IN ('r', 'p')) THEN
 		RAISE wrong_object_type USING
 			MESSAGE = format('relation %s is not a table', adopted);
@@ -1099,7 +1589,7 @@ BEGIN
 			RAISE feature_not_supported USING
 				MESSAGE = format('table %s is or was distributed by Citus', adopted),
 				HINT = format('If the column is a bigint, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s. If the table is distributed by this column, call undistribute_table() before that and create_distributed_table() after it.',
-					adopted, column_name, new_default);
+					adopted, column_name, functions.id);
 		END IF;
 	END IF;
 
@@ -1113,15 +1603,7 @@ BEGIN
 				snowflake_internal.first_from(now() + interval '1 day') - snowflake_internal.first_from(now()));
 	END IF;
 
-	-- From here on nobody else can change the table, or add or drop a foreign
-	-- key.
-	IF NOT dry_run THEN
-		RAISE NOTICE 'locking table %', adopted
-			USING DETAIL = 'Other sessions wait for the table until the transaction ends.';
-		PERFORM snowflake_internal.lock_table(adopted, 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE');
-	END IF;
-
-	SELECT attnum, atttypid, attgenerated, attinhcount INTO attribute
+	SELECT atttypid, attgenerated, attinhcount INTO attribute
 	FROM pg_attribute
 	WHERE attrelid = adopted AND attname = column_name AND attnum > 0 AND NOT attisdropped;
 	IF NOT FOUND THEN
@@ -1133,7 +1615,7 @@ BEGIN
 			MESSAGE = format('column %s is inherited', label),
 			HINT = 'Adopt the column of the parent table.';
 	END IF;
-	IF attribute.atttypid <> ALL (integers) THEN
+	IF attribute.atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype) THEN
 		RAISE datatype_mismatch USING
 			MESSAGE = format('column %s is of type %s', label, attribute.atttypid::regtype),
 			DETAIL = 'Only columns of type smallint, integer or bigint can be adopted.';
@@ -1142,9 +1624,7 @@ BEGIN
 		RAISE wrong_object_type USING
 			MESSAGE = format('column %s is a generated column', label);
 	END IF;
-	rewritten := attribute.atttypid <> 'bigint'::regtype;
 
-	tree := ARRAY(SELECT snowflake_internal.inheritance_tree(adopted::oid));
 	-- The statements run with the caller's search_path, where the name of a temporary
 	-- table, which has no schema here, may mean another table.
 	SELECT string_agg(format('Table %s is temporary.', oid::regclass), E'\n') INTO names
@@ -1165,149 +1645,76 @@ BEGIN
 			DETAIL = format('New ids would violate these foreign keys: %s.', names),
 			HINT = 'Adopt the referenced column instead.';
 	END IF;
+END
+$$;
 
-	SELECT array_agg(relid ORDER BY relid, attnum), array_agg(attnum ORDER BY relid, attnum),
-		array_agg(format('%s.%I', relid::regclass, attname) ORDER BY relid, attnum),
-		array_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE bigint', relid::regclass, attname)
-			ORDER BY relid, attnum)
-	INTO narrow, narrow_numbers, narrow_names, widening
-	FROM snowflake_internal.narrow_references(ARRAY[adopted::oid], ARRAY[column_name]);
-	IF narrow IS NOT NULL AND NOT widen_references THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
-			DETAIL = format('They are of type smallint or integer: %s.', array_to_string(narrow_names, ', ')),
-			HINT = format(E'Call snowflake_adopt() with widen_references => true, or first run:\n%s;',
-				array_to_string(widening, E';\n'));
-	END IF;
+COMMENT ON FUNCTION snowflake_internal.check_key(regclass, name) IS
+'an error if a column cannot be adopted, whatever refers to it or depends on it';
 
-	-- Check that all types that have to change can be changed.
-	WITH root (relid, attname) AS (
-		SELECT adopted::oid, column_name WHERE rewritten
-		UNION
-		SELECT relid, attname
-		FROM unnest(narrow, narrow_numbers) AS part (relid, attnum)
-			JOIN pg_attribute ON attrelid = relid AND pg_attribute.attnum = part.attnum
-	), changed (relid, attname) AS (
-		SELECT DISTINCT snowflake_internal.inheritance_tree(relid), attname FROM root
-	)
-	SELECT array_agg(relid), array_agg(attnum) INTO altered, altered_numbers
-	FROM changed JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = changed.attname;
-
-	SELECT string_agg(reason, E'\n') INTO names
-	FROM (
-		SELECT format('%s is in the partition key of table %s.',
-			pg_describe_object('pg_class'::regclass, relid, attnum), relid::regclass) AS reason
-		FROM unnest(altered, altered_numbers) AS part (relid, attnum)
-			JOIN pg_partitioned_table ON partrelid = relid AND attnum = ANY (partattrs::smallint[])
-		UNION ALL
-		-- inherited from a column that does not change with it
-		SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, part.relid, part.attnum))
-		FROM unnest(altered, altered_numbers) AS part (relid, attnum)
-			JOIN pg_attribute AS own ON own.attrelid = part.relid AND own.attnum = part.attnum
-			JOIN pg_inherits ON inhrelid = part.relid
-			JOIN pg_attribute AS inherited ON inherited.attrelid = inhparent AND inherited.attname = own.attname
-		WHERE NOT EXISTS (SELECT FROM unnest(altered, altered_numbers) AS other (relid, attnum)
-			WHERE other.relid = inhparent AND other.attnum = inherited.attnum)
-	) AS reasons;
-	IF names IS NOT NULL THEN
-		RAISE feature_not_supported USING
-			MESSAGE = format('column %s cannot be adopted because the type of a column cannot be changed', label),
-			DETAIL = names,
-			HINT = 'Create a new table with a bigint column, and copy the rows.';
-	END IF;
-
-	SELECT string_agg(DISTINCT format('%s depends on %s.', pg_describe_object(classid, objid, objsubid),
-		pg_describe_object(refclassid, refobjid, refobjsubid)), E'\n') INTO names
-	FROM unnest(altered, altered_numbers) AS part (relid, attnum)
-		JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
-	WHERE classid IN ('pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass,
-			'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-		-- generated columns
-		OR classid = 'pg_class'::regclass AND objid = relid AND objsubid > 0 AND objsubid <> attnum
-		OR classid = 'pg_attrdef'::regclass
-			AND NOT EXISTS (SELECT FROM pg_attrdef WHERE oid = objid AND adrelid = relid AND adnum = attnum);
-	IF names IS NOT NULL THEN
-		RAISE dependent_objects_still_exist USING
-			MESSAGE = format('column %s cannot be adopted because other objects depend on columns whose type changes', label),
-			DETAIL = names,
-			HINT = 'Drop them, and create them again afterwards.';
-	END IF;
-
+CREATE FUNCTION snowflake_internal.check_sequences(adopted regclass, column_name name, drop_sequence boolean,
+	keys oid[], key_names name[])
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	names text;
+	can_keep boolean;
+BEGIN
 	-- The sequence of an identity column is always dropped.
+	WITH own AS (
+		SELECT pg_depend.classid, pg_depend.objid, pg_depend.objsubid, deptype
+		FROM snowflake_internal.inheritance_tree(adopted::oid) AS member
+			JOIN pg_attribute ON attrelid = member AND attname = column_name
+			JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum
+				AND classid = 'pg_class'::regclass
+			JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
+		WHERE deptype = 'i' OR deptype = 'a' AND drop_sequence
+	), replaced AS (
+		SELECT pg_attrdef.oid
+		FROM unnest(keys, key_names) AS key (root, name) CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
+			JOIN pg_attribute ON attrelid = member AND attname = name
+			JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+	)
 	SELECT string_agg(DISTINCT format('%s depends on %s.', pg_describe_object(other.classid, other.objid, other.objsubid),
 			pg_describe_object(own.classid, own.objid, own.objsubid)), E'\n'),
 		bool_and(own.deptype = 'a')
 	INTO names, can_keep
-	FROM pg_attribute JOIN pg_depend AS own ON own.refclassid = 'pg_class'::regclass AND own.refobjid = attrelid
-			AND own.refobjsubid = attnum AND own.classid = 'pg_class'::regclass
-		JOIN pg_class ON pg_class.oid = own.objid AND relkind = 'S'
-		JOIN pg_depend AS other ON other.refclassid = 'pg_class'::regclass AND other.refobjid = own.objid
-	WHERE attrelid = ANY (tree) AND attname = column_name
-		AND (own.deptype = 'i' OR own.deptype = 'a' AND drop_sequence)
-		AND other.deptype = 'n'
-		-- defaults that will be replaced
-		AND NOT EXISTS (SELECT FROM pg_attrdef JOIN pg_attribute AS replaced ON replaced.attrelid = adrelid
-				AND replaced.attnum = adnum
-			WHERE other.classid = 'pg_attrdef'::regclass AND pg_attrdef.oid = other.objid
-				AND adrelid = ANY (tree) AND replaced.attname = column_name);
+	FROM own JOIN pg_depend AS other ON other.refclassid = 'pg_class'::regclass AND other.refobjid = own.objid
+	WHERE other.deptype = 'n'
+		AND NOT (other.classid = 'pg_attrdef'::regclass AND other.objid IN (SELECT oid FROM replaced));
 	IF names IS NOT NULL THEN
 		RAISE dependent_objects_still_exist USING
-			MESSAGE = format('column %s cannot be adopted because other objects depend on its sequence', label),
+			MESSAGE = format('column %s.%I cannot be adopted because other objects depend on its sequence', adopted, column_name),
 			DETAIL = names,
 			HINT = CASE WHEN can_keep THEN 'Drop them, or keep the sequence: set drop_sequence to false.'
 				ELSE 'Drop them, or have them use another sequence.' END;
 	END IF;
+END
+$$;
 
-	IF narrow IS NOT NULL THEN
-		statements := statements || (
-			SELECT format('LOCK TABLE %s IN ACCESS EXCLUSIVE MODE', string_agg(DISTINCT relid::regclass::text, ', '))
-			FROM unnest(narrow) AS relid);
-	END IF;
-	FOREACH member IN ARRAY tree LOOP
-		SELECT * INTO attribute
-		FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
-		WHERE attrelid = member AND attname = column_name;
-		-- from 17 on, the identity of a partition is dropped with that of its table
-		IF attribute.attidentity <> '' AND NOT (attribute.relispartition
-				AND current_setting('server_version_num')::integer >= 170000) THEN
-			statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
-				member::regclass, column_name);
-		END IF;
-		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
-		sequences := sequences || (
-			SELECT coalesce(array_agg(format(CASE WHEN drop_sequence THEN 'DROP SEQUENCE %s'
-				ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END, objid::regclass)), '{}')
-			FROM pg_depend
-			WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
-				AND refobjid = member AND refobjsubid = attribute.attnum AND deptype = 'a'
-				AND EXISTS (SELECT FROM pg_class WHERE oid = objid AND relkind = 'S'));
-	END LOOP;
-	IF rewritten THEN
-		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I TYPE bigint',
-			adopted, column_name, column_name);
-	END IF;
-	-- a default that calls snowflake_nextval(), or has a tag, may stay
-	IF rewritten OR EXISTS (SELECT FROM unnest(tree) AS relid WHERE NOT EXISTS (
-			SELECT FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum
-				CROSS JOIN pg_get_expr(adbin, adrelid) AS expression
-			WHERE adrelid = relid AND attname = column_name
-				AND regexp_replace(expression, '\([0-9]+\)$', '()') IN (new_default, functions.nextval::text))) THEN
-		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
-			adopted, column_name, new_default);
-	END IF;
-	statements := statements || sequences || coalesce(widening, '{}');
-	IF statements = '{}' THEN
-		RAISE NOTICE 'column % already makes snowflake ids, skipping', label;
-		PERFORM set_config('search_path', callers_path, true);
-		RETURN;
-	END IF;
+COMMENT ON FUNCTION snowflake_internal.check_sequences(regclass, name, boolean, oid[], name[]) IS
+'an error if anything but the defaults of keys depends on a sequence that the adoption of a column drops';
 
-	-- Check that ids can be made, and are greater than the values in the column.  New
-	-- ids of all sessions are greater than ids from a minute ago; above those, an
+CREATE FUNCTION snowflake_internal.check_values(adopted regclass, column_name name, advance boolean)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET row_security = off		-- fail rather than overlook a row
+AS $$
+DECLARE
+	functions CONSTANT record := snowflake_internal.functions();
+	label CONSTANT text := format('%s.%I', adopted, column_name);
+	largest bigint;
+	new_id bigint;
+	bound bigint;
+BEGIN
+	-- New ids of all sessions are greater than ids from a minute ago; above those, an
 	-- advance makes sure.
 	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
 	-- with the privileges of the caller
-	EXECUTE format('SELECT %s', new_default) INTO new_id;
+	EXECUTE format('SELECT %s', functions.id) INTO new_id;
 	bound := snowflake_internal.last_before(clock_timestamp() + interval '1 second');
 	IF largest > greatest(new_id, bound) THEN
 		RAISE object_not_in_prerequisite_state USING
@@ -1322,20 +1729,317 @@ BEGIN
 				MESSAGE = format('column %s has values that are as large as new snowflake ids', label),
 				HINT = 'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance(bigint, boolean).';
 		END IF;
-		IF NOT dry_run THEN
+		IF advance THEN
 			PERFORM snowflake_internal.advance(largest);
 		END IF;
 	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.check_values(regclass, name, boolean) IS
+'an error if new ids would not be greater than the values of a column; advances ids, on request, if only some would be';
+
+CREATE FUNCTION snowflake_internal.adoption_statements(adopted regclass, column_name name, drop_sequence boolean)
+RETURNS text[]
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	functions CONSTANT record := snowflake_internal.functions();
+	statements text[] := '{}';
+	sequences text[] := '{}';
+	is_narrow boolean;
+	makes_ids boolean := true;
+	attribute record;
+BEGIN
+	SELECT atttypid <> 'bigint'::regtype INTO is_narrow
+	FROM pg_attribute WHERE attrelid = adopted AND attname = column_name;
+	FOR attribute IN
+		SELECT attrelid, attnum, attidentity, relispartition, pg_get_expr(adbin, adrelid) AS expression
+		FROM snowflake_internal.inheritance_tree(adopted::oid) AS member
+			JOIN pg_attribute ON attrelid = member AND attname = column_name
+			JOIN pg_class ON pg_class.oid = attrelid
+			LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+	LOOP
+		-- from 17 on, the identity of a partition is dropped with that of its table
+		IF attribute.attidentity <> '' AND NOT (attribute.relispartition
+				AND current_setting('server_version_num')::integer >= 170000) THEN
+			statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY',
+				attribute.attrelid::regclass, column_name);
+		END IF;
+		-- a default that calls snowflake_nextval(), or has a tag, may stay
+		makes_ids := makes_ids AND coalesce(regexp_replace(attribute.expression, '\([0-9]+\)$', '()')
+			IN (functions.id::text, functions.nextval::text), false);
+		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
+		sequences := sequences || (
+			SELECT coalesce(array_agg(format(CASE WHEN drop_sequence THEN 'DROP SEQUENCE %s'
+				ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END, objid::regclass)), '{}')
+			FROM pg_depend
+			WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
+				AND refobjid = attribute.attrelid AND refobjsubid = attribute.attnum AND deptype = 'a'
+				AND EXISTS (SELECT FROM pg_class WHERE oid = objid AND relkind = 'S'));
+	END LOOP;
+	IF is_narrow THEN
+		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I DROP DEFAULT, ALTER COLUMN %I TYPE bigint',
+			adopted, column_name, column_name);
+	END IF;
+	IF is_narrow OR NOT makes_ids THEN
+		statements := statements || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
+			adopted, column_name, functions.id);
+	END IF;
+	RETURN statements || sequences;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.adoption_statements(regclass, name, boolean) IS
+'statements that make a column a bigint whose default is snowflake_id(); none if it is one';
+
+CREATE FUNCTION snowflake_internal.obstacles(roots oid[], names name[], recreate_views boolean,
+	OUT detail text,
+	OUT hint text,
+	OUT removal text[],
+	OUT restoration text[])
+LANGUAGE SQL STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	WITH dependent AS MATERIALIZED (
+		SELECT *, recreate_views AND is_view AND removal IS NOT NULL AS is_recreated
+		FROM snowflake_internal.dependents(roots, names)
+	), statement (is_recreated, undo, redo) AS (
+		SELECT is_recreated,
+			(SELECT array_agg(text ORDER BY depth DESC, reason) FROM dependent CROSS JOIN unnest(removal) AS text
+			WHERE dependent.is_recreated = kind.is_recreated),
+			(SELECT array_agg(text ORDER BY depth, reason, number)
+			FROM dependent CROSS JOIN unnest(restoration) WITH ORDINALITY AS part (text, number)
+			WHERE dependent.is_recreated = kind.is_recreated)
+		FROM (VALUES (false), (true)) AS kind (is_recreated)
+	)
+	SELECT (SELECT string_agg(reason, E'\n' ORDER BY reason) FROM dependent WHERE NOT is_recreated),
+		concat_ws(E'\n', (SELECT 'Set recreate_views to true for views and rules.' WHERE EXISTS
+				(SELECT FROM dependent WHERE NOT recreate_views AND is_view AND removal IS NOT NULL)),
+			E'These statements drop them, and create them again after the adoption:\nSET search_path = pg_catalog;\n' ||
+				array_to_string(other.undo, E';\n') || E';\n--\n' || array_to_string(other.redo, E';\n') || ';'),
+		coalesce(recreated.undo, '{}'), coalesce(recreated.redo, '{}')
+	FROM statement AS other CROSS JOIN statement AS recreated
+	WHERE NOT other.is_recreated AND recreated.is_recreated
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.obstacles(oid[], name[], boolean) IS
+'what depends on the types of such columns, and how to remove it; and, on request, statements that drop views and rules, and that create them again';
+
+CREATE FUNCTION snowflake_internal.failing_statements(roots oid[], names name[], new_types text[], callers_path text)
+RETURNS text
+LANGUAGE SQL VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	SELECT string_agg(format('%s fails: %s.', snowflake_internal.widening(member, part_names, part_types), error), E'\n' ORDER BY member)
+	FROM (
+		SELECT member::regclass, array_agg(name) AS part_names, array_agg(new_type) AS part_types
+		FROM unnest(roots, names, new_types) AS part (root, name, new_type)
+			CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
+		GROUP BY member
+	) AS altered CROSS JOIN LATERAL snowflake_internal.widening_error(member, part_names, part_types, callers_path) AS error
+	WHERE error IS NOT NULL
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.failing_statements(oid[], name[], text[], text) IS
+'the statements that change the types of such columns and would fail; NULL if there are none';
+
+CREATE FUNCTION snowflake_internal.other_columns(adopted_schema regnamespace, keys oid[], key_names name[],
+	widen_columns text[], whole_schema boolean,
+	OUT relid oid,
+	OUT attname name)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	wrong text;
+BEGIN
+	SELECT string_agg(format('%s%s', named.relid::regclass, '.' || quote_ident(named.attname)), ', ') INTO wrong
+	FROM snowflake_internal.named_columns(adopted_schema, array_remove(widen_columns, '*')) AS named
+		LEFT JOIN pg_attribute ON attrelid = named.relid AND pg_attribute.attname = named.attname
+		LEFT JOIN pg_type ON pg_type.oid = atttypid
+	WHERE CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END IN ('smallint'::regtype, 'integer'::regtype,
+		'bigint'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype, 'bigint[]'::regtype) IS NOT TRUE;
+	IF wrong IS NOT NULL THEN
+		RAISE datatype_mismatch USING
+			MESSAGE = format('cannot widen %s', wrong),
+			DETAIL = 'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.';
+	END IF;
+	RETURN QUERY SELECT * FROM snowflake_internal.named_columns(adopted_schema, array_remove(widen_columns, '*'))
+		UNION
+		SELECT reference.relid, reference.attname
+		FROM snowflake_internal.likely_references(adopted_schema, keys, key_names) AS reference
+		WHERE '*' = ANY (widen_columns) AND (whole_schema OR refers_to IS NOT NULL);
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.other_columns(regnamespace, oid[], name[], text[], boolean) IS
+'the columns that a caller has named in widen_columns; "*" stands for those that seem to refer to keys';
+
+CREATE FUNCTION snowflake_internal.report_references(adopted_schema regnamespace, keys oid[], key_names name[],
+	widen_columns text[], whole_schema boolean)
+RETURNS void
+LANGUAGE plpgsql STABLE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	columns text;
+	functions text;
+BEGIN
+	SELECT string_agg(format('%s.%I: %s', relid::regclass, attname, reason), E'\n' ORDER BY relid::regclass::text, attname)
+	INTO columns
+	FROM snowflake_internal.likely_references(adopted_schema, keys, key_names)
+	WHERE (whole_schema OR refers_to IS NOT NULL) AND (relid, attname) NOT IN (
+		SELECT * FROM snowflake_internal.other_columns(adopted_schema, keys, key_names, widen_columns, whole_schema));
+	IF columns IS NOT NULL THEN
+		RAISE NOTICE 'columns without a foreign key that seem to refer to keys stay too narrow for snowflake ids'
+			USING DETAIL = columns,
+			HINT = 'Set widen_columns to those that do, or to ''{*}'' for all of them.';
+	END IF;
+	SELECT string_agg(text, E'\n') INTO functions
+	FROM snowflake_internal.integer_functions(adopted_schema) AS text;
+	IF functions IS NOT NULL THEN
+		RAISE NOTICE 'functions with integers that seem to be ids have to be changed by hand'
+			USING DETAIL = functions;
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.report_references(regnamespace, oid[], name[], text[], boolean) IS
+'give notice of columns and functions that an adoption leaves too narrow';
+
+-- The statements run with the caller's search_path.
+CREATE PROCEDURE snowflake_internal.adopt(adopted regclass, column_name name,
+	widen_references boolean,
+	dry_run boolean,
+	drop_sequence boolean,
+	widen_columns text[],
+	recreate_views boolean)
+LANGUAGE plpgsql
+SET row_security = off		-- fail rather than overlook a row
+SET jit = off
+AS $$
+DECLARE
+	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+
+	keys CONSTANT pg_catalog.oid[] := ARRAY[adopted::oid];
+	key_names CONSTANT pg_catalog.name[] := ARRAY[column_name];
+	label CONSTANT pg_catalog.text := format('%s.%I', adopted, column_name);
+	others pg_catalog.oid[];	-- columns that the caller wants to widen
+	other_names pg_catalog.name[];
+	roots pg_catalog.oid[];		-- tables with columns whose type changes
+	root_names pg_catalog.name[];
+	root_types pg_catalog.text[];
+	altered pg_catalog.oid[];	-- and all that inherit from them
+	narrow pg_catalog.text;		-- columns that refer to the adopted one
+	widening pg_catalog.text[];	-- statements for these and others
+	locked pg_catalog.text;
+	names pg_catalog.text;
+	obstacles pg_catalog.record;
+	statements pg_catalog.text[];
+	statement pg_catalog.text;
+	member pg_catalog.oid;
+	what pg_catalog.text;
+BEGIN
+	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL OR drop_sequence IS NULL
+		OR widen_columns IS NULL OR array_position(widen_columns, NULL) IS NOT NULL OR recreate_views IS NULL THEN
+		RAISE null_value_not_allowed USING
+			MESSAGE = 'table, column and options of an adoption must not be null';
+	END IF;
+	IF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING
+			MESSAGE = 'columns can only be adopted at isolation level READ COMMITTED',
+			DETAIL = 'At other levels, changes made by concurrent transactions would not be seen.';
+	END IF;
+	PERFORM snowflake_internal.check_key(adopted, column_name);
+
+	-- From here on nobody else can change the table, or add or drop a foreign
+	-- key.
+	IF NOT dry_run THEN
+		RAISE NOTICE 'locking table %', adopted
+			USING DETAIL = 'Other sessions wait for the table until the transaction ends.';
+		PERFORM snowflake_internal.lock_table(adopted, 'LOCK TABLE %s IN ACCESS EXCLUSIVE MODE');
+		PERFORM snowflake_internal.check_key(adopted, column_name);
+	END IF;
+
+	SELECT coalesce(array_agg(relid), '{}'), coalesce(array_agg(attname), '{}') INTO others, other_names
+	FROM snowflake_internal.other_columns((SELECT relnamespace FROM pg_class WHERE oid = adopted)::regnamespace,
+		keys, key_names, widen_columns, false);
+	SELECT array_agg(relid ORDER BY relid, attnum), array_agg(attname ORDER BY relid, attnum),
+		array_agg(new_type ORDER BY relid, attnum),
+		string_agg(format('%s.%I', relid::regclass, attname), ', ' ORDER BY relid, attnum)
+			FILTER (WHERE (relid, attname) NOT IN (SELECT adopted, column_name UNION ALL SELECT * FROM unnest(others, other_names)))
+	INTO roots, root_names, root_types, narrow
+	FROM snowflake_internal.columns_to_widen(keys, key_names, others, other_names, true);
+	SELECT array_agg(snowflake_internal.widening(relation, part_names, part_types) ORDER BY relation),
+		string_agg(relation::text, ', ' ORDER BY relation)
+	INTO widening, locked
+	FROM (
+		SELECT root::regclass, array_agg(name), array_agg(new_type)
+		FROM unnest(roots, root_names, root_types) AS part (root, name, new_type)
+		WHERE (root, name) <> (adopted, column_name)
+		GROUP BY root
+	) AS part (relation, part_names, part_types);
+	IF narrow IS NOT NULL AND NOT widen_references THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
+			DETAIL = format('They are of type smallint or integer: %s.', narrow),
+			HINT = format(E'Call snowflake_adopt() with widen_references => true, or first run:\n%s;',
+				array_to_string(widening, E';\n'));
+	END IF;
+
+	-- Check that all types that have to change can be changed.
+	altered := ARRAY(SELECT DISTINCT relid FROM snowflake_internal.altered_columns(roots, root_names));
+	SELECT string_agg(reason, E'\n') INTO names FROM snowflake_internal.fixed_columns(roots, root_names) AS reason;
+	IF names IS NOT NULL THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('column %s cannot be adopted because the type of a column cannot be changed', label),
+			DETAIL = names,
+			HINT = 'Create a new table with a bigint column, and copy the rows.';
+	END IF;
+	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
+	IF obstacles.detail IS NOT NULL THEN
+		RAISE dependent_objects_still_exist USING
+			MESSAGE = format('column %s cannot be adopted because other objects depend on columns whose type changes', label),
+			DETAIL = obstacles.detail,
+			HINT = obstacles.hint;
+	END IF;
+	PERFORM snowflake_internal.check_sequences(adopted, column_name, drop_sequence, keys, key_names);
+	names := CASE WHEN dry_run THEN snowflake_internal.failing_statements(roots, root_names, root_types, callers_path) END;
+	IF names IS NOT NULL THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('column %s cannot be adopted because columns cannot be widened', label),
+			DETAIL = names,
+			HINT = 'Change the index or constraint whose expression needs the present type.';
+	END IF;
+
+	statements := obstacles.removal || ('LOCK TABLE ' || locked || ' IN ACCESS EXCLUSIVE MODE') ||
+		snowflake_internal.adoption_statements(adopted, column_name, drop_sequence) || widening;
+	statements := array_remove(statements, NULL);
+	IF statements = '{}' THEN
+		RAISE NOTICE 'column % already makes snowflake ids, skipping', label;
+		PERFORM set_config('search_path', callers_path, true);
+		RETURN;
+	END IF;
+	PERFORM snowflake_internal.check_values(adopted, column_name, NOT dry_run);
 
 	FOR member, what IN
-		WITH RECURSIVE touched (oid) AS (
-			SELECT unnest(tree)
+		WITH touched (oid) AS (
+			SELECT snowflake_internal.inheritance_tree(adopted::oid)
 			UNION
 			SELECT unnest(altered)
 			UNION
 			-- foreign keys on columns whose type changes are checked again
 			SELECT unnest(ARRAY[conrelid, confrelid])
-			FROM unnest(altered, altered_numbers) AS part (relid, attnum)
+			FROM snowflake_internal.altered_columns(roots, root_names)
 				JOIN pg_constraint ON contype = 'f' AND (conrelid = relid AND attnum = ANY (conkey)
 					OR confrelid = relid AND attnum = ANY (confkey))
 		)
@@ -1346,64 +2050,58 @@ BEGIN
 		RAISE NOTICE 'table % will be % (%)', member::regclass, what,
 			pg_size_pretty(pg_total_relation_size(member));
 	END LOOP;
-	FOREACH statement IN ARRAY statements LOOP
+	FOREACH statement IN ARRAY statements || obstacles.restoration LOOP
 		RAISE NOTICE '%', statement;
 	END LOOP;
-
-	PERFORM set_config('search_path', callers_path, true);
 	IF NOT dry_run THEN
+		PERFORM set_config('search_path', callers_path, true);
 		FOREACH statement IN ARRAY statements LOOP
 			EXECUTE statement;
 		END LOOP;
+		-- definitions have all names qualified that are not in pg_catalog
+		FOREACH statement IN ARRAY obstacles.restoration LOOP
+			PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.starts_with(statement, 'REFRESH ')
+				THEN callers_path ELSE 'pg_catalog, pg_temp' END, true);
+			EXECUTE statement;
+		END LOOP;
 	END IF;
+	PERFORM pg_catalog.set_config('search_path', callers_path, true);
 END
 $$;
 
-COMMENT ON PROCEDURE snowflake_internal.adopt(regclass, name, boolean, boolean, boolean) IS
-'snowflake_adopt()';
+COMMENT ON PROCEDURE snowflake_internal.adopt(regclass, name, boolean, boolean, boolean, text[], boolean) IS
+'adopt a column: what snowflake_adopt() does';
 
 CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
 	widen_references boolean DEFAULT false,
 	dry_run boolean DEFAULT false,
-	drop_sequence boolean DEFAULT false)
+	drop_sequence boolean DEFAULT false,
+	widen_columns text[] DEFAULT '{}',
+	recreate_views boolean DEFAULT false)
 LANGUAGE plpgsql
 AS $$
 BEGIN
-	CALL snowflake_internal.adopt(adopted, column_name, widen_references, dry_run, drop_sequence);
+	CALL snowflake_internal.adopt(adopted, column_name, widen_references, dry_run, drop_sequence, widen_columns, recreate_views);
+	PERFORM snowflake_internal.report_references(
+		(SELECT relnamespace FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) adopted)::pg_catalog.regnamespace,
+		ARRAY[adopted::pg_catalog.oid], ARRAY[column_name], CASE WHEN dry_run THEN widen_columns ELSE '{}' END, false);
 END
 $$;
 
-COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean) IS
-'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also widen the columns that refer to it; dry_run: only print what would be done; drop_sequence: drop the sequence of a serial instead of keeping it';
+COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean, text[], boolean) IS
+'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also widen the columns that refer to it; dry_run: only print what would be done; drop_sequence: drop the sequence of a serial instead of keeping it; widen_columns: also widen these, ''{*}'' for all that seem to refer to it; recreate_views: drop views and rules that are in the way, and create them again';
 
 -- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
 -- table once; then they set the defaults of the keys.  A step depends only on those
 -- before it.  The plan leaves out steps that have been taken.
-CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace,
-	drop_sequence boolean,
-	OUT relation regclass,
-	OUT column_name name,
-	OUT rewriting text,
-	OUT size text,
-	OUT also_locked text)
-RETURNS SETOF record
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+CREATE FUNCTION snowflake_internal.adoption_keys(adopted_schema regnamespace, excluding text[],
+	OUT keys oid[],
+	OUT names name[])
+LANGUAGE SQL STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
-SET client_min_messages = warning
+SET jit = off
 AS $$
-DECLARE
-	keys oid[];
-	names name[];
-	key regclass;
-	key_name name;
-	reasons text[] := '{}';
-	message text;
-	detail text;
-	hint text;
-BEGIN
-	-- keys that get their values from a sequence, in the topmost tables
-	SELECT array_agg(attrelid ORDER BY attrelid, attnum), array_agg(attname ORDER BY attrelid, attnum)
-	INTO keys, names
+	SELECT coalesce(array_agg(attrelid ORDER BY attrelid, attnum), '{}'), coalesce(array_agg(attname ORDER BY attrelid, attnum), '{}')
 	FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 	WHERE relnamespace = adopted_schema AND relkind IN ('r', 'p')
 		AND attnum > 0 AND attinhcount = 0 AND atttypid IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
@@ -1414,16 +2112,59 @@ BEGIN
 		AND EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique
 			AND attnum = ANY ((indkey::smallint[])[0:indnkeyatts - 1]))
 		AND NOT EXISTS (SELECT FROM pg_depend
-			WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e');
-	IF keys IS NULL THEN
-		RETURN;
-	END IF;
+			WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e')
+		AND NOT EXISTS (SELECT FROM snowflake_internal.named_columns(adopted_schema, excluding) AS excluded
+			WHERE excluded.relid = attrelid AND coalesce(excluded.attname, pg_attribute.attname) = pg_attribute.attname)
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.adoption_keys(regnamespace, text[]) IS
+'keys that get their values from a sequence, in the topmost tables of a schema, but for those to exclude';
+
+CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace,
+	drop_sequence boolean, excluding text[], widen_columns text[], recreate_views boolean,
+	callers_path text,
+	OUT announcement text,
+	OUT relation regclass,		-- to be rewritten or adopted
+	OUT column_name name,		-- to be adopted
+	OUT statement text,
+	OUT ends boolean)			-- a transaction may end here
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+SET jit = off
+AS $$
+DECLARE
+	keys oid[];
+	names name[];
+	others oid[];
+	other_names name[];
+	roots oid[];
+	root_names name[];
+	root_types text[];
+	key regclass;
+	key_name name;
+	obstacles record;
+	reasons text[] := '{}';
+	hints text[] := '{}';
+	message text;
+	detail text;
+	hint text;
+BEGIN
+	SELECT * INTO keys, names FROM snowflake_internal.adoption_keys(adopted_schema, excluding);
+	SELECT coalesce(array_agg(relid), '{}'), coalesce(array_agg(attname), '{}') INTO others, other_names
+	FROM snowflake_internal.other_columns(adopted_schema, keys, names, widen_columns, true);
+	SELECT array_agg(relid), array_agg(attname), array_agg(new_type) INTO roots, root_names, root_types
+	FROM snowflake_internal.columns_to_widen(keys, names, others, other_names, true);
 
 	-- find everything that is in the way before anything is changed
 	FOR key, key_name IN SELECT * FROM unnest(keys, names) LOOP
 		BEGIN
-			CALL snowflake_internal.adopt(key, key_name, widen_references => true, dry_run => true,
-				drop_sequence => drop_sequence);
+			PERFORM snowflake_internal.check_key(key, key_name);
+			PERFORM snowflake_internal.check_sequences(key, key_name, drop_sequence, keys, names);
+			IF snowflake_internal.adoption_statements(key, key_name, drop_sequence) <> '{}' THEN
+				PERFORM snowflake_internal.check_values(key, key_name, false);
+			END IF;
 		-- let locks and timeouts fail the call: they may be gone at the next one
 		EXCEPTION WHEN object_not_in_prerequisite_state OR feature_not_supported OR wrong_object_type
 				OR dependent_objects_still_exist OR insufficient_privilege THEN
@@ -1431,51 +2172,73 @@ BEGIN
 			reasons := reasons || concat_ws(E'\n', message || '.', nullif(detail, ''), nullif(hint, ''));
 		END;
 	END LOOP;
-	SELECT reasons || array_agg(format('You must be owner of table %s.', pg_class.oid::regclass) ORDER BY pg_class.oid)
-	INTO reasons
-	FROM pg_class
-	WHERE NOT pg_has_role(relowner, 'USAGE')
-		AND oid IN (SELECT unnest(keys) UNION SELECT relid FROM snowflake_internal.narrow_references(keys, names));
+	reasons := reasons || ARRAY(SELECT 'The type of a column cannot be changed: ' || reason
+		FROM snowflake_internal.fixed_columns(roots, root_names) AS reason);
+	reasons := reasons || ARRAY(SELECT format('You must be owner of table %s.', oid::regclass)
+		FROM pg_class
+		WHERE NOT pg_has_role(relowner, 'USAGE') AND (oid = ANY (keys) OR oid = ANY (roots)));
+	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
+	reasons := array_remove(reasons || obstacles.detail, NULL);
+	-- only the last thing in the way can be one that only a try finds
+	IF reasons = '{}' THEN
+		reasons := array_remove(ARRAY[snowflake_internal.failing_statements(roots, root_names, root_types, callers_path)], NULL);
+	END IF;
 	IF reasons <> '{}' THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('not all keys of schema %s can be adopted', adopted_schema),
 			DETAIL = (SELECT string_agg(DISTINCT reason, E'\n') FROM unnest(reasons) AS reason),
-			HINT = 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or adopt the other columns with snowflake_adopt().';
+			HINT = concat_ws(E'\n', 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or leave keys out with excluding.',
+				nullif(obstacles.hint, ''));
 	END IF;
 
 	RETURN QUERY
-		WITH widened (relid, attnum, attname) AS (
-			SELECT attrelid, attnum, attname
-			FROM unnest(keys, names) AS adopted_key (relid, name)
-				JOIN pg_attribute ON attrelid = relid AND attname = adopted_key.name
-			WHERE atttypid <> 'bigint'::regtype
-			UNION
-			SELECT * FROM snowflake_internal.narrow_references(keys, names)
-		), step (number, relid, column_name, rewriting, also_locked) AS (
-			SELECT 1, relid, NULL, format('ALTER TABLE %s %s', relid::regclass,
-				string_agg(format('ALTER COLUMN %I TYPE bigint', attname), ', ' ORDER BY attnum)),
-				-- foreign keys on columns whose type changes are checked again
-				(SELECT string_agg(DISTINCT other::regclass::text, ', ')
-				FROM pg_constraint CROSS JOIN LATERAL (VALUES (conrelid, confrelid, conkey), (confrelid, conrelid, confkey))
-					AS side (relid, other, numbers)
-				WHERE contype = 'f' AND side.relid = widened.relid AND other <> widened.relid
-					AND numbers && array_agg(widened.attnum))
-			FROM widened
+		WITH widened (relid, names, types, numbers) AS (
+			SELECT relid, array_agg(attname), array_agg(new_type), array_agg(attnum)
+			FROM snowflake_internal.columns_to_widen(keys, names, others, other_names, true)
 			GROUP BY relid
+		), sharing (relid, attname, sequence) AS (
+			-- keys that share a sequence change together, and the one that owns it last
+			SELECT adrelid, attname, min(refobjid::bigint)
+			FROM unnest(keys, names) AS key (root, name) JOIN pg_attribute ON attrelid = root AND attname = name
+				JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+				JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND refclassid = 'pg_class'::regclass
+				JOIN pg_class ON pg_class.oid = refobjid AND relkind = 'S'
+			GROUP BY adrelid, attname
+		), step (number, first, relid, owns, column_name, statement, announcement, shared) AS (
+			SELECT 1, position, NULL::oid, false, NULL::name, text, text, NULL::bigint
+			FROM unnest(obstacles.removal) WITH ORDINALITY AS part (text, position)
 			UNION ALL
-			SELECT 2, *, NULL, NULL FROM unnest(keys, names)
+			SELECT 2, relid::bigint, relid, false, NULL, widening,
+				format('table %s will be rewritten (%s)%s: %s', relid::regclass,
+					(SELECT pg_size_pretty(sum(pg_total_relation_size(part)))
+					FROM snowflake_internal.inheritance_tree(relid) AS part),
+					-- foreign keys on columns whose type changes are checked again
+					', which also locks ' || (SELECT string_agg(DISTINCT other::regclass::text, ', ')
+					FROM pg_constraint CROSS JOIN LATERAL (VALUES (conrelid, confrelid, conkey), (confrelid, conrelid, confkey))
+						AS side (relid, other, numbers)
+					WHERE contype = 'f' AND side.relid = widened.relid AND other <> widened.relid
+						AND side.numbers && widened.numbers), widening), NULL
+			FROM widened CROSS JOIN LATERAL snowflake_internal.widening(relid::regclass, widened.names, types) AS widening
+			UNION ALL
+			SELECT 3, coalesce(min(root::bigint) OVER (PARTITION BY coalesce(sequence, -root::bigint)), root::bigint), root,
+				EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = sequence AND refobjid = root AND deptype = 'a'),
+				name, NULL, format('column %s.%I will be adopted', root::regclass, name), sequence
+			FROM unnest(keys, names) AS key (root, name) LEFT JOIN sharing ON relid = root AND attname = name
+			UNION ALL
+			SELECT 4, position, NULL, false, NULL, text, text, NULL
+			FROM unnest(obstacles.restoration) WITH ORDINALITY AS part (text, position)
 		)
-		SELECT relid::regclass, step.column_name::name, step.rewriting, pg_size_pretty(whole.size), step.also_locked
-		FROM step CROSS JOIN LATERAL (
-			SELECT sum(pg_total_relation_size(part)) AS size
-			FROM snowflake_internal.inheritance_tree(relid) AS part
-		) AS whole
-		ORDER BY number, relid;
+		SELECT step.announcement || CASE WHEN shared = lead(shared) OVER in_order THEN ', along with the next one, which shares its sequence' ELSE '' END,
+			relid::regclass, step.column_name, step.statement,
+			coalesce(shared <> lead(shared) OVER in_order, true)
+		FROM step
+		WINDOW in_order AS (ORDER BY number, first, owns, relid)
+		ORDER BY number, first, owns, relid;
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_internal.adoption_plan(regnamespace, boolean) IS
-'the steps of snowflake_adopt_all(): tables to rewrite, then columns to adopt';
+COMMENT ON FUNCTION snowflake_internal.adoption_plan(regnamespace, boolean, text[], text[], boolean, text) IS
+'the steps of snowflake_adopt_all(): a statement, or a column to adopt; an error if anything is in the way';
 
 CREATE FUNCTION snowflake_internal.in_transaction_block()
 RETURNS boolean
@@ -1489,44 +2252,52 @@ COMMENT ON FUNCTION snowflake_internal.in_transaction_block() IS
 -- procedure that had one could not commit, so the statements here run with the caller's.
 CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace,
 	dry_run boolean DEFAULT false,
-	drop_sequence boolean DEFAULT false)
+	drop_sequence boolean DEFAULT false,
+	excluding text[] DEFAULT '{}',
+	widen_columns text[] DEFAULT '{}',
+	recreate_views boolean DEFAULT false)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	one_transaction CONSTANT pg_catalog.bool := snowflake_internal.in_transaction_block();
+	in_block CONSTANT pg_catalog.bool := snowflake_internal.in_transaction_block();
+	-- views are missing until the last step
+	one_transaction CONSTANT pg_catalog.bool := in_block OR recreate_views;
 	callers_messages CONSTANT pg_catalog.text := pg_catalog.current_setting('client_min_messages');
+	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
+	keys pg_catalog.record;
+	announcements pg_catalog.text[];
 	relations pg_catalog.regclass[];
 	names pg_catalog.name[];
-	rewritings pg_catalog.text[];
-	sizes pg_catalog.text[];
-	others pg_catalog.text[];
+	statements pg_catalog.text[];
+	ends pg_catalog.bool[];
 	started pg_catalog.timestamptz;
 	seconds pg_catalog.numeric;
 	number_of_rows pg_catalog.int8;
 BEGIN
-	IF adopted_schema IS NULL OR dry_run IS NULL OR drop_sequence IS NULL THEN
+	IF adopted_schema IS NULL OR dry_run IS NULL OR drop_sequence IS NULL OR recreate_views IS NULL
+		OR excluding IS NULL OR pg_catalog.array_position(excluding, NULL) IS NOT NULL
+		OR widen_columns IS NULL OR pg_catalog.array_position(widen_columns, NULL) IS NOT NULL THEN
 		RAISE null_value_not_allowed USING
 			MESSAGE = 'schema and options of an adoption must not be null';
 	END IF;
-	SELECT pg_catalog.array_agg(relation), pg_catalog.array_agg(column_name), pg_catalog.array_agg(rewriting),
-		pg_catalog.array_agg(size), pg_catalog.array_agg(also_locked)
-	INTO relations, names, rewritings, sizes, others
-	FROM snowflake_internal.adoption_plan(adopted_schema, drop_sequence);
-	IF relations IS NULL THEN
+	keys := snowflake_internal.adoption_keys(adopted_schema, excluding);
+	PERFORM snowflake_internal.report_references(adopted_schema, keys.keys, keys.names, widen_columns, true);
+	SELECT pg_catalog.array_agg(announcement), pg_catalog.array_agg(relation), pg_catalog.array_agg(column_name),
+		pg_catalog.array_agg(statement), pg_catalog.array_agg(plan.ends)
+	INTO announcements, relations, names, statements, ends
+	FROM snowflake_internal.adoption_plan(adopted_schema, drop_sequence, excluding, widen_columns, recreate_views,
+		callers_path) AS plan;
+	IF announcements IS NULL THEN
 		RAISE NOTICE 'schema % has no keys of type serial or identity, skipping', adopted_schema;
 		RETURN;
 	END IF;
 
 	RAISE NOTICE 'keys of schema % will be adopted in %', adopted_schema,
-		CASE WHEN one_transaction THEN 'this transaction' ELSE 'one transaction for each step' END
+		CASE WHEN in_block THEN 'this transaction' WHEN recreate_views THEN 'one transaction'
+			ELSE 'one transaction for each step' END
 		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and those whose foreign keys it checks again.';
-	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
-		IF rewritings[i] IS NOT NULL THEN
-			RAISE NOTICE 'step %: table % will be rewritten (%)%: %', i, relations[i], sizes[i],
-				coalesce(', which also locks ' OPERATOR(pg_catalog.||) others[i], ''), rewritings[i];
-		ELSE
-			RAISE NOTICE 'step %: column %.% will be adopted', i, relations[i], pg_catalog.quote_ident(names[i]);
-		END IF;
+	FOR i IN 1 .. pg_catalog.cardinality(announcements) LOOP
+		RAISE NOTICE 'step %: %', i, announcements[i];
 	END LOOP;
 	IF dry_run THEN
 		RETURN;
@@ -1536,36 +2307,42 @@ BEGIN
 		COMMIT;
 	END IF;
 
-	FOR i IN 1 .. pg_catalog.cardinality(relations) LOOP
+	FOR i IN 1 .. pg_catalog.cardinality(announcements) LOOP
 		started := pg_catalog.clock_timestamp();
-		IF rewritings[i] IS NOT NULL THEN
-			RAISE NOTICE 'step %: rewriting table %', i, relations[i];
-			EXECUTE rewritings[i];
-		ELSE
+		IF names[i] IS NOT NULL THEN
 			PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
-			CALL snowflake_internal.adopt(relations[i], names[i], widen_references => false, dry_run => false,
-				drop_sequence => drop_sequence);
+			CALL snowflake_internal.adopt(relations[i], names[i], false, false, drop_sequence, '{}', false);
 			PERFORM pg_catalog.set_config('client_min_messages', callers_messages, true);
+		ELSE
+			IF relations[i] IS NOT NULL THEN
+				RAISE NOTICE 'step %: rewriting table %', i, relations[i];
+			END IF;
+			-- definitions of views have all names qualified that are not in pg_catalog
+			IF relations[i] IS NULL AND NOT pg_catalog.starts_with(statements[i], 'REFRESH ') THEN
+				PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+			END IF;
+			EXECUTE statements[i];
+			PERFORM pg_catalog.set_config('search_path', callers_path, true);
 		END IF;
-		IF NOT one_transaction THEN
+		IF ends[i] AND NOT one_transaction THEN
 			COMMIT;
 		END IF;
 		seconds := pg_catalog.round(extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) started), 3);
-		IF rewritings[i] IS NOT NULL THEN
+		IF names[i] IS NOT NULL THEN
+			RAISE NOTICE 'step %: column %.% was adopted in % s', i, relations[i], pg_catalog.quote_ident(names[i]), seconds;
+		ELSIF relations[i] IS NOT NULL THEN
 			EXECUTE pg_catalog.format('SELECT pg_catalog.count(*) FROM %s', relations[i]) INTO number_of_rows;
 			IF NOT one_transaction THEN
 				COMMIT;
 			END IF;
 			RAISE NOTICE 'step %: table % was rewritten in % s, % rows', i, relations[i], seconds, number_of_rows;
-		ELSE
-			RAISE NOTICE 'step %: column %.% was adopted in % s', i, relations[i], pg_catalog.quote_ident(names[i]), seconds;
 		END IF;
 	END LOOP;
 END
 $$;
 
-COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean) IS
-'call snowflake_adopt() for all serial and identity keys of a schema; each step in a transaction of its own, unless one is open';
+COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean, text[], text[], boolean) IS
+'call snowflake_adopt() for all serial and identity keys of a schema but those to exclude; each step in a transaction of its own, unless one is open; widen_columns: also widen these, ''{*}'' for all that seem to refer to keys; recreate_views: drop views and rules that are in the way, and create them again, all in one transaction';
 
 --
 -- Monitoring

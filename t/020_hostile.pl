@@ -171,11 +171,14 @@ my @statements = (
 			my $function = $_;
 			map { "SELECT * FROM public.$function($_)" } @{ $calls{$function} }
 		} sort keys %calls),
-	(   map { "CALL public.snowflake_adopt('public.$_'::pg_catalog.regclass, 'id'::pg_catalog.name, $_, false, false)" }
-		  'true',
+	(   map {
+			my $options = "$_, false, false, '{*,noted.true_id}'::pg_catalog.text[], $_";
+			"CALL public.snowflake_adopt('public.$_'::pg_catalog.regclass, 'id'::pg_catalog.name, $options)"
+		} 'true',
 		'false'),
-	q{CALL public.snowflake_adopt_all('public'::pg_catalog.regnamespace, false, false)});
-my $no_tables = 'DROP TABLE IF EXISTS events, "true", "false", refers, "all"';
+	q{CALL public.snowflake_adopt_all('public'::pg_catalog.regnamespace, false, false, '{other}'::pg_catalog.text[], '{*}'::pg_catalog.text[], true)}
+);
+my $no_tables = 'DROP TABLE IF EXISTS events, "true", "false", refers, "all", noted, other CASCADE';
 my $tables = <<"EOC";
 SET client_min_messages = error;
 $no_tables;
@@ -186,6 +189,11 @@ CREATE TABLE refers (id integer REFERENCES "true");
 CREATE TABLE "false" (id bigserial PRIMARY KEY);
 INSERT INTO "false" DEFAULT VALUES;
 CREATE TABLE "all" (id serial PRIMARY KEY, parent integer REFERENCES "all");
+CREATE TABLE noted (true_id integer, all_id integer, CHECK (true_id OPERATOR(pg_catalog.>) 0));
+CREATE TABLE other (id serial PRIMARY KEY);
+CREATE VIEW of_true AS SELECT id FROM "true" WHERE id OPERATOR(pg_catalog.>) 5;
+CREATE MATERIALIZED VIEW of_all AS SELECT pg_catalog.max(id) AS max FROM "all" WHERE parent OPERATOR(pg_catalog.>) 5;
+CREATE RULE noted AS ON DELETE TO "all" WHERE old.id OPERATOR(pg_catalog.=) 5 DO ALSO NOTIFY deleted;
 EOC
 
 my $node = new_server('hostile');
@@ -244,8 +252,12 @@ $node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA p
 is( functions_of('snowflake'),
 	join(
 		' ',
-		sort qw(adopt adoption_plan advance chunk_length functions inheritance_tree layout lock_table
-		  narrow_references partitions snowflake_adopt snowflake_adopt_all worker_id_hint),
+		sort qw(adopt adoption_keys adoption_plan adoption_statements advance altered_columns check_key
+		  check_sequences check_values chunk_length columns_to_widen dependents failing_statements
+		  fixed_columns functions grants inheritance_tree integer_functions layout likely_references
+		  lock_table named_columns obstacles other_columns partitions recreate_view recreation
+		  report_references snowflake_adopt snowflake_adopt_all suffixes widening widening_error
+		  worker_id_hint),
 		keys %calls),
 	'the test calls all functions of the extension');
 
