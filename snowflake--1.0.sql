@@ -745,8 +745,8 @@ BEGIN
 		FROM (
 			-- MINVALUE and MAXVALUE do not match, and so become NULL
 			SELECT child.oid,
-				substring(bound FROM 'FROM \(''?(-?[0-9]+)')::bigint AS lower_id,
-				substring(bound FROM 'TO \(''?(-?[0-9]+)')::bigint AS upper_id
+				substring(bound FROM E'FROM \\(''?(-?[0-9]+)')::bigint AS lower_id,
+				substring(bound FROM E'TO \\(''?(-?[0-9]+)')::bigint AS upper_id
 			FROM pg_inherits AS link
 				JOIN pg_class AS child ON child.oid = link.inhrelid
 				CROSS JOIN pg_get_expr(child.relpartbound, child.oid) AS bound
@@ -1351,7 +1351,7 @@ BEGIN
 				OR EXISTS (SELECT FROM pg_opclass WHERE oid = ANY (indclass::oid[]) AND NOT opcdefault)
 				-- comparisons and arithmetic are the same for all integers
 				OR concat(CASE contype WHEN 'c' THEN pg_get_constraintdef(pg_constraint.oid) END,
-					pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid)) !~ '^([\w\s)"<>=+*/%.]|-(?!>)|(?<![\w"])\()*$')) THEN
+					pg_get_expr(indexprs, indrelid), pg_get_expr(indpred, indrelid)) !~ E'^([\\w\\s)"<>=+*/%.]|-(?!>)|(?<![\\w"])\\()*$')) THEN
 		RETURN NULL;
 	END IF;
 	PERFORM set_config('search_path', callers_path, true);
@@ -1456,7 +1456,7 @@ AS $$
 		-- names of a row of each table: "auth_user" and "user" for "auth_users"
 		SELECT DISTINCT class.oid, suffix, number, class.oid = ANY (keys)
 		FROM snowflake_internal.topmost_tables(adopted_schema) AS class
-			CROSS JOIN LATERAL lower(regexp_replace(relname, '([a-z0-9])([A-Z])', '\1_\2', 'g')) AS snake
+			CROSS JOIN LATERAL lower(regexp_replace(relname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
 			CROSS JOIN LATERAL (VALUES (snake), (regexp_replace(snake, 's$', '')), (regexp_replace(snake, 'es$', '')),
 				(regexp_replace(snake, 'ies$', 'y')), (regexp_replace(snake, 'people$', 'person')),
 				(regexp_replace(snake, 'children$', 'child'))) AS singular (stem)
@@ -1466,7 +1466,7 @@ AS $$
 		FROM snowflake_internal.topmost_tables(adopted_schema) AS class
 			CROSS JOIN LATERAL (SELECT * FROM pg_attribute WHERE attrelid = class.oid AND attnum > 0 OFFSET 0) AS attribute
 			JOIN pg_type ON pg_type.oid = atttypid
-			CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', '\1_\2', 'g')) AS snake
+			CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
 		WHERE attinhcount = 0
 			AND CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END
 				IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
@@ -1492,7 +1492,7 @@ AS $$
 		SELECT candidate.relid, candidate.attname, key.relid, 'comment mentions ' || key.relid::regclass, 2
 		FROM candidate JOIN pg_description ON objoid = candidate.relid AND classoid = 'pg_class'::regclass AND objsubid = attnum
 			CROSS JOIN adopted_key AS key JOIN pg_class ON pg_class.oid = key.relid
-		WHERE description ~* ('\m' || regexp_replace(relname, '\W', '.', 'g') || '\M')
+		WHERE description ~* (E'\\m' || regexp_replace(relname, E'\\W', '.', 'g') || E'\\M')
 		UNION ALL
 		SELECT candidate.relid, candidate.attname, key.relid,
 			format('compared with %s.%I in view %s', key.relid::regclass, key.attname, ev_class::regclass), 3
@@ -1504,9 +1504,9 @@ AS $$
 			JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname
 				AND pg_attribute.attnum = key_use.refobjsubid
 			JOIN pg_rewrite ON pg_rewrite.oid = use.objid
-			CROSS JOIN LATERAL (SELECT regexp_replace(quote_ident(candidate.attname), '\W', '.', 'g'),
-				regexp_replace(quote_ident(key.attname), '\W', '.', 'g')) AS pattern (reference, target)
-		WHERE pg_get_viewdef(ev_class) ~ format('\.%s = [^ ]+\.%s\M|\.%2$s = [^ ]+\.%1$s\M', reference, target)
+			CROSS JOIN LATERAL (SELECT regexp_replace(quote_ident(candidate.attname), E'\\W', '.', 'g'),
+				regexp_replace(quote_ident(key.attname), E'\\W', '.', 'g')) AS pattern (reference, target)
+		WHERE pg_get_viewdef(ev_class) ~ format(E'\\.%s = [^ ]+\\.%s\\M|\\.%2$s = [^ ]+\\.%1$s\\M', reference, target)
 		UNION ALL
 		SELECT relid, attname, NULL, format('beside %I', type_name), 4
 		FROM candidate CROSS JOIN LATERAL (VALUES (regexp_replace(attname, '_?[iI]d$', '_type')),
@@ -1542,13 +1542,13 @@ AS $$
 			UNION ALL
 			SELECT 'result ' || format_type(prorettype, NULL)
 			WHERE prorettype IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
-				AND prosrc ~* '\m(return|returning|select)\s+[\w.]*id\M'
+				AND prosrc ~* E'\\m(return|returning|select)\\s+[\\w.]*id\\M'
 			UNION ALL
 			SELECT DISTINCT format('variable %s %s', found[1], lower(found[2]))
-			FROM regexp_matches(prosrc, '(\w*ids?)\s+(?:constant\s+)?(smallint|integer|int|int2|int4)\M', 'gi') AS found
+			FROM regexp_matches(prosrc, E'(\\w*ids?)\\s+(?:constant\\s+)?(smallint|integer|int|int2|int4)\\M', 'gi') AS found
 			UNION ALL
 			SELECT DISTINCT 'cast ' || found[1]
-			FROM regexp_matches(prosrc, '(\w*id"?\s*::\s*(?:smallint|integer|int|int2|int4)\M|cast\s*\(\s*[\w.]*id\s+as\s+(?:smallint|integer|int|int2|int4)\s*\))', 'gi') AS found
+			FROM regexp_matches(prosrc, E'(\\w*id"?\\s*::\\s*(?:smallint|integer|int|int2|int4)\\M|cast\\s*\\(\\s*[\\w.]*id\\s+as\\s+(?:smallint|integer|int|int2|int4)\\s*\\))', 'gi') AS found
 		) AS use (what)
 	WHERE pronamespace = adopted_schema
 		AND NOT EXISTS (SELECT FROM pg_depend
@@ -1769,7 +1769,7 @@ BEGIN
 				attribute.attrelid::regclass, column_name);
 		END IF;
 		-- a default that calls snowflake_nextval(), or has a tag, may stay
-		makes_ids := makes_ids AND coalesce(regexp_replace(attribute.expression, '\([0-9]+\)$', '()')
+		makes_ids := makes_ids AND coalesce(regexp_replace(attribute.expression, E'\\([0-9]+\\)$', '()')
 			IN (functions.id::text, functions.nextval::text), false);
 		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
 		sequences := sequences || (

@@ -83,7 +83,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	part text[] := regexp_match(value,
-		'^([0-9]{4})-([0-9][0-9])-([0-9][0-9])[Tt]([0-9][0-9]):([0-9][0-9])(?::([0-9][0-9])(\.[0-9]+)?)?(.*)$');
+		E'^([0-9]{4})-([0-9][0-9])-([0-9][0-9])[Tt]([0-9][0-9]):([0-9][0-9])(?::([0-9][0-9])(\\.[0-9]+)?)?(.*)$');
 	zone text[];
 	year integer;
 	month integer;
@@ -1348,7 +1348,7 @@ $functions$, '@home@', home::text);
 
 	-- each function has a comment
 	SELECT p.oid, r.rolname INTO function, owner
-	FROM regexp_matches(functions, 'COMMENT ON FUNCTION (.*?) IS\n', 'g') AS match,
+	FROM regexp_matches(functions, E'COMMENT ON FUNCTION (.*?) IS\\n', 'g') AS match,
 		pg_proc AS p, pg_roles AS r
 	WHERE p.oid = match[1]::regprocedure AND r.oid = p.proowner AND NOT r.rolsuper AND r.rolname <> current_user
 		AND r.oid <> (SELECT nspowner FROM pg_namespace WHERE nspname = 'snowflake_sql')

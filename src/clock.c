@@ -294,7 +294,8 @@ ClockLook(void)
 			step = Max(step, 0);
 			clock->highest = used;
 		}
-		if (step < 0)
+		/* less is between the readings of two clocks */
+		if (step <= -SMALLEST_STEP)
 			clock->reached = Max(clock->reached, reference + clock->offset);
 		clock->highest = Max(clock->highest, used);
 		clock->offset = used;
