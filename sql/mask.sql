@@ -1,16 +1,16 @@
 \set SHOW_CONTEXT never
 
 -- These answers never change: masked ids are stored elsewhere
-SELECT id, snowflake_mask(id, 'secret') AS text_key, snowflake_mask(id, '\x00ff'::bytea) AS bytea_key,
+SELECT id, snowflake_mask(id, 'secret') AS text_key, snowflake_mask(id, decode('00ff', 'hex')) AS bytea_key,
 	snowflake_mask(id, 'secret', 'orders') AS with_tweak
 FROM unnest(ARRAY[0, 1, 117426025905842031, 9223372036854775807]) AS id;
 
 -- The same, computed from the definition.  HMAC is sha256(outer || sha256(inner ||
 -- message)), where a long key is hashed first
 CREATE FUNCTION hash_half(key bytea, tweak text, round int, half bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-	SELECT ('x' || encode(substr(sha256(outer_pad || sha256(inner_pad || set_byte('\x00', 0, round) ||
+	SELECT ('x' || encode(substr(sha256(outer_pad || sha256(inner_pad || set_byte(decode('00', 'hex'), 0, round) ||
 		decode(lpad(to_hex(half), 8, '0'), 'hex') || convert_to(tweak, 'UTF8'))), 1, 4), 'hex'))::bit(32)::bigint
-	FROM (SELECT string_agg(set_byte('\x00', 0, byte # 92), '' ORDER BY i) AS outer_pad, string_agg(set_byte('\x00', 0, byte # 54), '' ORDER BY i) AS inner_pad
+	FROM (SELECT string_agg(set_byte(decode('00', 'hex'), 0, byte # 92), '' ORDER BY i) AS outer_pad, string_agg(set_byte(decode('00', 'hex'), 0, byte # 54), '' ORDER BY i) AS inner_pad
 		FROM (SELECT CASE WHEN length(key) > 64 THEN sha256(key) ELSE key END AS short) AS k, generate_series(0, 63) AS i,
 			LATERAL (SELECT CASE WHEN i < length(short) THEN get_byte(short, i) ELSE 0 END AS byte) AS b) AS pads
 $$;
