@@ -493,7 +493,7 @@ AS 'MODULE_PATHNAME', 'snowflake_to_text'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
-'an id as text of a fixed width: base32, base36, base58, base62 or hex';
+'an id as text of a fixed width: base32, base32-bwmarrin, base36, base58, base58-bwmarrin, base62 or hex';
 
 CREATE FUNCTION snowflake_from_text(id text, encoding text)
 RETURNS bigint
@@ -501,7 +501,7 @@ AS 'MODULE_PATHNAME', 'snowflake_from_text'
 LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS
-'the id that a text stands for: base32, base36, base58, base62 or hex';
+'the id that a text stands for: base32, base32-bwmarrin, base36, base58, base58-bwmarrin, base62 or hex';
 
 CREATE FUNCTION snowflake_mask(id bigint, key text, tweak text DEFAULT '')
 RETURNS bigint

@@ -96,8 +96,10 @@ static const struct
 }			encodings[] =
 {
 	{"base32", 13, '0', toupper},
+	{"base32-bwmarrin", 13, 'y', NULL},
 	{"base36", 13, '0', tolower},
 	{"base58", 11, '1', NULL},
+	{"base58-bwmarrin", 11, '1', NULL},
 	{"base62", 11, '0', NULL},
 	{"hex", 16, '0', tolower},
 };

@@ -155,6 +155,7 @@ DECLARE
 		['discord', 'time:41 worker:5 lane:5 sequence:12 epoch:1420070400000'],
 		['instagram', 'time:40 worker:13 sequence:10 epoch:1314220021721'],
 		['sonyflake', 'time:39 sequence:8 worker:16 tick:10ms epoch:1409529600000'],
+		['sonyflake2', 'time:39 sequence:8 worker:16 tick:10ms epoch:1735689600000'],
 		['uid-generator', 'time:28 worker:22 sequence:13 tick:1s epoch:1463673600000'],
 		['cosid', 'time:41 worker:10 sequence:12 epoch:1577203200000'],
 		['mastodon', 'time:47 sequence:16 epoch:0'],

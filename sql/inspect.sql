@@ -18,7 +18,7 @@ SELECT line FROM snowflake_inspect(1, 'time:1 tick:1us epoch:-62135596800001') A
 -- The lines of any id of any layout fit in 80 columns, and show its fields
 SELECT count(*) AS cases, max(length(line)) <= 80 AS fits, bool_and(replace(bits, ' ', '') = right((id::bit(64))::text, length(replace(bits, ' ', '')))) AS bits
 FROM (SELECT layout, (random() * (SELECT largest FROM snowflake_layout(layout) WHERE name = 'time'))::bigint << (SELECT shift FROM snowflake_layout(layout) WHERE name = 'time') AS id
-	FROM unnest(ARRAY['snowflake', 'twitter', 'leaf', 'discord', 'instagram', 'sonyflake', 'uid-generator', 'cosid', 'pgedge', 'pgactive', 'js53', 'time:32 sequence:30 datacenter:1', 'time:1 datacenter:31 worker:31']) AS layout, generate_series(1, 20)) AS s,
+	FROM unnest(ARRAY['snowflake', 'twitter', 'leaf', 'discord', 'instagram', 'sonyflake', 'sonyflake2', 'uid-generator', 'cosid', 'pgedge', 'pgactive', 'js53', 'time:32 sequence:30 datacenter:1', 'time:1 datacenter:31 worker:31']) AS layout, generate_series(1, 20)) AS s,
 	LATERAL (SELECT string_agg(l, E'\n') AS lines, max(l) FILTER (WHERE n = 1) AS bits FROM snowflake_inspect(id, layout) WITH ORDINALITY AS i (l, n)) AS i,
 	LATERAL regexp_split_to_table(lines, E'\n') AS line;
 

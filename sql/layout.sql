@@ -1,6 +1,6 @@
 -- the presets, as designed
 SELECT p AS preset, c.*
-FROM unnest('{snowflake,twitter,leaf,discord,instagram,sonyflake,
+FROM unnest('{snowflake,twitter,leaf,discord,instagram,sonyflake,sonyflake2,
 	uid-generator,cosid,mastodon,pgedge,pgactive,js53}'::text[]) AS p,
 	snowflake_capacity(p) AS c;
 

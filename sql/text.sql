@@ -6,6 +6,12 @@ SELECT encoding, snowflake_to_text(9223372036854775807, encoding) AS largest, sn
 FROM unnest(ARRAY['base32', 'base36', 'base58', 'base62', 'hex']) AS encoding;
 SELECT snowflake_to_text(1234567890123456789, 'HEX') = lpad(to_hex(1234567890123456789), 16, '0') AS hex;
 
+SELECT snowflake_to_text(1428076403798048768, 'base58-bwmarrin') AS base58, snowflake_to_text(1427970479175499776, 'base32-bwmarrin') AS base32,
+	snowflake_from_text('4jgmnx8Js8A', 'base58-bwmarrin') = 1428076403798048768 AS read_58, snowflake_from_text('b8wjm1zroyyyy', 'base32-bwmarrin') = 1427970479175499776 AS read_32;
+SELECT snowflake_from_text('B8wjm1zroyyyy', 'base32-bwmarrin');
+SELECT count(*) FILTER (WHERE snowflake_from_text(snowflake_to_text(id, encoding), encoding) = id) AS read_back
+FROM generate_series(0, 9000000000000000000, 90000000000000001) AS id, unnest('{base32-bwmarrin,base58-bwmarrin}'::text[]) AS encoding;
+
 -- Round trips, and text that sorts like the ids
 CREATE TABLE samples AS
 SELECT id FROM (

@@ -37,9 +37,11 @@
 #include <openssl/sha.h>
 #endif
 
+#include "catalog/pg_type.h"
 #include "common/hmac.h"
 #include "common/sha2.h"
 #include "fmgr.h"
+#include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 
 #include "compat.h"
@@ -217,15 +219,29 @@ same_bytes(MaskBytes a, MaskBytes b)
 	return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
 }
 
-/* The bytes of a text, or of a bytea. */
+/*
+ * The bytes of a text, in UTF-8, so that they are the same in all databases, or
+ * of a bytea.
+ */
 static MaskBytes
 get_bytes(FunctionCallInfo fcinfo, int arg)
 {
 	struct varlena *value = PG_GETARG_VARLENA_PP(arg);
-	MaskBytes	bytes;
+	char	   *data = VARDATA_ANY(value);
+	int			length = VARSIZE_ANY_EXHDR(value);
+	MaskBytes	bytes = {(const uint8 *) data, length};
 
-	bytes.data = (const uint8 *) VARDATA_ANY(value);
-	bytes.length = VARSIZE_ANY_EXHDR(value);
+	if (GetDatabaseEncoding() != PG_UTF8 &&
+		get_fn_expr_argtype(fcinfo->flinfo, arg) != BYTEAOID)
+	{
+		char	   *converted = pg_server_to_any(data, length, PG_UTF8);
+
+		if (converted != data)
+		{
+			bytes.data = (const uint8 *) converted;
+			bytes.length = strlen(converted);
+		}
+	}
 	return bytes;
 }
 

@@ -4,8 +4,8 @@
  *	  Ids as text: shorter than in decimal digits, and of a fixed width.
  *
  * An id is written as a number in some base, padded with the digit for zero to
- * the width that the largest bigint needs.  The digits of all encodings are in
- * ASCII order, so under the collation "C" the texts sort as the ids do.
+ * the width that the largest bigint needs.  The digits of all encodings but two
+ * are in ASCII order, so under the collation "C" the texts sort as the ids do.
  *
  * Input may be shorter, because other programs leave out leading zeros.
  *
@@ -45,9 +45,13 @@ static const Encoding encodings[] =
 {
 	/* Crockford's, https://www.crockford.com/base32.html */
 	{"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 13, true, "O0I1L1", "-"},
+	/* of bwmarrin/snowflake: the digits of z-base-32, which are in no order */
+	{"base32-bwmarrin", "ybndrfg8ejkmcpqxot1uwisza345h769", 13, false, "", ""},
 	{"base36", "0123456789abcdefghijklmnopqrstuvwxyz", 13, true, "", ""},
 	/* Bitcoin's: without 0, O, I and l */
 	{"base58", "123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz", 11, false, "", ""},
+	/* of bwmarrin/snowflake and Flickr: lower case comes first */
+	{"base58-bwmarrin", "123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ", 11, false, "", ""},
 	{"base62", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", 11, false, "", ""},
 	{"hex", "0123456789abcdef", 16, true, "", ""},
 };

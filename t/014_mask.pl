@@ -26,6 +26,15 @@ FROM (SELECT id, snowflake_mask(id, $arguments) AS masked FROM generate_series(0
 }
 $node->stop;
 
+# A key or tweak in a text is the same in databases of any encoding.
+my $latin1 = "SELECT snowflake_mask(42, U&'schl\\00fcssel', U&'\\00e9')";
+$node = new_server('encodings');
+$node->safe_psql('postgres', "CREATE DATABASE latin1 TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C'");
+add_extension($node, 'latin1');
+is( $node->safe_psql('latin1', $latin1), $node->safe_psql('postgres', $latin1),
+	'masks are the same in LATIN1 and UTF-8');
+$node->stop;
+
 # Servers without OpenSSL use another implementation.  Both give the same results, for
 # keys and tweaks of all lengths that matter to the hash.
 my $answers = <<'EOC';
