@@ -40,12 +40,16 @@ REGRESS = layout decode compose vectors roundtrip settings generate tables inter
 
 PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir)
 
-REGRESS_OPTS = --encoding=UTF8 --load-extension=snowflake
+REGRESS_OPTS = --encoding=UTF8 --no-locale --load-extension=snowflake
 
 EXTRA_CLEAN = connection.o
 
 PG_CONFIG ?= pg_config
-PGXS := $(shell $(PG_CONFIG) --pgxs)
+PGXS := $(shell $(PG_CONFIG) --pgxs 2>&1)
+ifeq ($(wildcard $(PGXS)),)
+$(error The server's headers are missing. Install postgresql-server-dev-NN (Debian, Ubuntu) or \
+postgresqlNN-devel (RPM), or set PG_CONFIG to the path of its pg_config)
+endif
 include $(PGXS)
 
 # Use the server's libcrypto.  Only the lease worker links libpq, which is slow to load.
@@ -67,6 +71,19 @@ $(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/r
 $(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
 $(CURDIR)/src:
 	mkdir -p $@
+
+# The SQL tests expect the defaults, which cannot be set for one database.
+CHANGED_SETTINGS = SELECT string_agg(name || ' = ' || current_setting(name, true), ', ') FROM (VALUES ('worker_id', '0'), \
+	('datacenter_id', '0'), ('layout', 'snowflake'), ('registry', ''), ('max_ahead', '5s'), ('max_wait', '1s')) \
+	AS setting (suffix, usual) CROSS JOIN LATERAL concat('snowflake.', suffix) AS name \
+	WHERE nullif(current_setting(name, true), '') <> usual
+
+.PHONY: usual-settings
+usual-settings:
+	@changed=$$('$(bindir)/psql' -XAtd postgres -c "$(CHANGED_SETTINGS)") || exit 1; [ -z "$$changed" ] || \
+		{ echo "make installcheck needs a server with the default settings; this one has $$changed" >&2; exit 1; }
+
+installcheck: usual-settings
 
 # the archive for PGXN
 DISTVERSION = $(shell sed -n '1,/"version"/s/.*"version": "\(.*\)",/\1/p' META.json)

@@ -333,34 +333,37 @@ is($node->safe_psql('postgres', "SELECT snowflake_nextval() > $_"), 't', 'after 
 $node->stop;
 
 # There is room for a number of databases at the same time.
-$node = new_server('room', mutant => 'has room for two');
-my %id;
-my %session;
-$node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'one', 'two';
-$node->safe_psql('one', 'CREATE EXTENSION snowflake');
-foreach my $database ('postgres', 'one')
+if (can_use_mutants())
 {
-	$session{$database} = $node->background_psql($database);
-	$id{$database} = $session{$database}->query_safe('SELECT snowflake_nextval()');
+	$node = new_server('room', mutant => 'has room for two');
+	my %id;
+	my %session;
+	$node->safe_psql('postgres', "CREATE DATABASE $_") foreach 'one', 'two';
+	$node->safe_psql('one', 'CREATE EXTENSION snowflake');
+	foreach my $database ('postgres', 'one')
+	{
+		$session{$database} = $node->background_psql($database);
+		$id{$database} = $session{$database}->query_safe('SELECT snowflake_nextval()');
+	}
+	my ($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nCREATE EXTENSION snowflake");
+	like(
+		$err, qr/ERROR:  54000: too many databases.*HINT: .*sessions in other databases have ended/s,
+		'an error if there are too many databases');
+	$session{one}->quit;
+	$node->poll_query_until('two', "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'one'")
+	  or die 'the session has not ended';
+	is( $node->psql('two', 'CREATE EXTENSION snowflake'),
+		0, 'a database without sessions makes room, although its limit is ahead of the clock');
+	$session{two} = $node->background_psql('two');
+	$id{two} = $session{two}->query_safe('SELECT snowflake_nextval()');
+	($ret, $out, $err) = $node->psql('one', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");
+	like($err, qr/ERROR:  54000: too many databases/, 'then it has no room itself');
+	$session{postgres}->quit;
+	ok( $node->poll_query_until('one', "SELECT snowflake_nextval() > $id{one}"),
+		'and continues above its ids when it has room again');
+	$session{two}->quit;
+	ok($node->poll_query_until('postgres', "SELECT snowflake_nextval() > $id{postgres}"), 'so does the next database');
+	$node->stop;
 }
-my ($ret, $out, $err) = $node->psql('two', "\\set VERBOSITY verbose\nCREATE EXTENSION snowflake");
-like(
-	$err, qr/ERROR:  54000: too many databases.*HINT: .*sessions in other databases have ended/s,
-	'an error if there are too many databases');
-$session{one}->quit;
-$node->poll_query_until('two', "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'one'")
-  or die 'the session has not ended';
-is( $node->psql('two', 'CREATE EXTENSION snowflake'),
-	0, 'a database without sessions makes room, although its limit is ahead of the clock');
-$session{two} = $node->background_psql('two');
-$id{two} = $session{two}->query_safe('SELECT snowflake_nextval()');
-($ret, $out, $err) = $node->psql('one', "\\set VERBOSITY verbose\nSELECT snowflake_nextval()");
-like($err, qr/ERROR:  54000: too many databases/, 'then it has no room itself');
-$session{postgres}->quit;
-ok( $node->poll_query_until('one', "SELECT snowflake_nextval() > $id{one}"),
-	'and continues above its ids when it has room again');
-$session{two}->quit;
-ok($node->poll_query_until('postgres', "SELECT snowflake_nextval() > $id{postgres}"), 'so does the next database');
-$node->stop;
 
 done_testing();

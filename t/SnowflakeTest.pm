@@ -20,7 +20,7 @@ our @EXPORT = qw(
   start_clients finish_clients run_clients sqlstate_of wait_until_alone
   begin_query take_errors wait_until
   set_and_reload crash wait_for_connections
-  set_clock server_time start_with_clock start_with_library use_mutant with_mutants
+  set_clock server_time start_with_clock start_with_library can_use_mutants use_mutant with_mutants
   start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids count_duplicates live_through
   live_from ids_by ids_until
 );
@@ -28,10 +28,16 @@ our @EXPORT = qw(
 # A test that hunts for a fault proves nothing unless it would find one.  Each safeguard
 # has a mutant, a patch in t/mutants that removes it: on a server built with the patch,
 # the test must find what it hunts for.  Mutants can be left out where the server's
-# version makes no difference.
+# version makes no difference, and have to be on a server that was copied to be used with
+# the extension, where nothing tells it where to look for the library.
+sub can_use_mutants
+{
+	return slurp_file($ENV{TEMP_CONFIG}) =~ /^dynamic_library_path = /m;
+}
+
 sub with_mutants
 {
-	return $ENV{SNOWFLAKE_MUTANTS} // 1;
+	return can_use_mutants() && ($ENV{SNOWFLAKE_MUTANTS} // 1);
 }
 
 my %mutant_settings;
