@@ -1431,10 +1431,11 @@ CREATE FUNCTION snowflake_internal.suffixes(name text,
 	OUT number bigint)
 RETURNS SETOF record
 LANGUAGE SQL IMMUTABLE PARALLEL SAFE ROWS 2
-BEGIN ATOMIC
+SET search_path = pg_catalog, pg_temp
+AS $$
 	SELECT array_to_string((string_to_array(name, '_'))[first:], '_'), first
-	FROM generate_subscripts(string_to_array(name, '_'), 1) AS first;
-END;
+	FROM generate_subscripts(string_to_array(name, '_'), 1) AS first
+$$;
 
 COMMENT ON FUNCTION snowflake_internal.suffixes(text) IS
 'a name, and what is left of it after each underscore';

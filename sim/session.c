@@ -121,7 +121,8 @@ set_mark(void)
 	int64		value = RandomOneIn(2) ? 1 : id_ahead(8000000);
 
 	begin_call("setval");
-	if (TransactionKeeps(database) || !OidIsValid(database->disk.extension))
+	/* nor when nothing may be in the way of ids */
+	if (TransactionKeeps(database) || !OidIsValid(database->disk.extension) || at_rest)
 		return;
 	database->relation_locks++;
 	me->num_relations++;

@@ -59,6 +59,7 @@ static int64 drifted;			/* in millionths of a us, not counted yet */
 static int	glitches;			/* that follow it */
 static int64 rested_at;
 static bool has_lost_ids;		/* by the promotion of a standby that lagged */
+static bool has_other_layout;	/* than in the beginning */
 
 
 ControlFileData *
@@ -307,6 +308,7 @@ restart(XLogRecPtr lsn, bool promotion)
 		if (!has_lost_ids && plan.layout_changes > 0 && RandomOneIn(3))
 		{
 			world_layout = &layouts[world_layout == &layouts[0]];
+			has_other_layout = true;
 			Say("with another layout");
 			if (configured_worker > LayoutLargest(world_layout, FIELD_WORKER))
 				configured_worker = LayoutLargest(world_layout, FIELD_WORKER);
@@ -519,8 +521,13 @@ WorldFault(void)
 			restart(RandomOneIn(4) ? flushed + RandomBelow(written - flushed + 1) : flushed, false);
 			break;
 		case 1:
-			/* without bits for it, only a synchronous standby may take over */
-			if (!always_synchronous && timeline >= LayoutLargest(world_layout, FIELD_TIMELINE))
+
+			/*
+			 * without bits for it, or with ids of another layout, only a
+			 * synchronous standby may take over
+			 */
+			if (!always_synchronous &&
+				(timeline >= LayoutLargest(world_layout, FIELD_TIMELINE) || has_other_layout))
 				break;
 			counts.promotions++;
 			restart(on_standby, true);
@@ -706,7 +713,7 @@ WorldBegin(void)
 	configured_worker = next_worker = 0;
 	configuration = 1;
 
-	operator_is_called = operator_resets = always_synchronous = has_lost_ids = false;
+	operator_is_called = operator_resets = always_synchronous = has_lost_ids = has_other_layout = false;
 	run = 0;
 	timeline = 1;
 	next_xid = 800;

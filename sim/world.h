@@ -54,7 +54,8 @@ typedef struct ExtensionRow
 	TransactionId xmax;
 } ExtensionRow;
 
-#define MAX_EXTENSION_ROWS	4
+/* with those of many transactions that were rolled back */
+#define MAX_EXTENSION_ROWS	100
 
 typedef struct Database
 {
