@@ -15,7 +15,7 @@ my $node = new_server('settings');
 # Settings that change nothing in the output of the SQL tests
 #
 # from 19 on, strings always conform to the standard
-my @old_strings = $node->pg_version < 19 ? ('standard_conforming_strings=off', 'escape_string_warning=off') : ();
+my @old_strings = $node->pg_version->major < 19 ? ('standard_conforming_strings=off', 'escape_string_warning=off') : ();
 my @settings = (
 	@old_strings, 'backslash_quote=off', 'transform_null_equals=on', 'plan_cache_mode=force_generic_plan',
 	'bytea_output=escape', 'check_function_bodies=off', 'row_security=off');
