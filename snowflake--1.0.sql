@@ -1316,14 +1316,13 @@ RETURNS text
 LANGUAGE SQL STABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT format('ALTER TABLE %s %s', relation,
-		string_agg(format('ALTER COLUMN %I TYPE %s', name, new_type), ', ' ORDER BY attnum))
+	SELECT string_agg(format('ALTER COLUMN %I TYPE %s', name, new_type), ', ' ORDER BY attnum)
 	FROM unnest(names, new_types) AS part (name, new_type)
 		JOIN pg_attribute ON attrelid = relation AND attname = name
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.widening(regclass, name[], text[]) IS
-'the statement that widens columns of a table';
+'what comes after ALTER TABLE and a name in the statement that widens columns of a table';
 
 -- A CHECK constraint or an index can have an expression that no bigint fits into.
 CREATE FUNCTION snowflake_internal.widening_error(relation regclass, names name[], new_types text[],
@@ -1335,8 +1334,7 @@ SET jit = off
 AS $$
 DECLARE
 	create_it CONSTANT text := format('CREATE TEMPORARY TABLE snowflake_copy (LIKE %s INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STATISTICS)', relation);
-	widen_it CONSTANT text := replace(snowflake_internal.widening(relation, names, new_types),
-		format('ALTER TABLE %s ', relation), 'ALTER TABLE pg_temp.snowflake_copy ');
+	widen_it CONSTANT text := 'ALTER TABLE pg_temp.snowflake_copy ' || snowflake_internal.widening(relation, names, new_types);
 	created boolean := false;
 BEGIN
 	IF NOT EXISTS (
@@ -1836,7 +1834,8 @@ LANGUAGE SQL VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-	SELECT string_agg(format('%s fails: %s.', snowflake_internal.widening(member, part_names, part_types), error), E'\n' ORDER BY member)
+	SELECT string_agg(format('ALTER TABLE %s %s fails: %s.', member, snowflake_internal.widening(member, part_names, part_types), error),
+		E'\n' ORDER BY member)
 	FROM (
 		SELECT member::regclass, array_agg(name) AS part_names, array_agg(new_type) AS part_types
 		FROM unnest(roots, names, new_types) AS part (root, name, new_type)
@@ -1858,25 +1857,23 @@ LANGUAGE plpgsql STABLE PARALLEL SAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-DECLARE
-	wrong text;
 BEGIN
-	SELECT string_agg(format('%s%s', named.relid::regclass, '.' || quote_ident(named.attname)), ', ') INTO wrong
-	FROM snowflake_internal.named_columns(adopted_schema, array_remove(widen_columns, '*')) AS named
-		LEFT JOIN pg_attribute ON attrelid = named.relid AND pg_attribute.attname = named.attname
-		LEFT JOIN pg_type ON pg_type.oid = atttypid
-	WHERE CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END IN ('smallint'::regtype, 'integer'::regtype,
-		'bigint'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype, 'bigint[]'::regtype) IS NOT TRUE;
-	IF wrong IS NOT NULL THEN
-		RAISE datatype_mismatch USING
-			MESSAGE = format('cannot widen %s', wrong),
-			DETAIL = 'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.';
+	FOR relid, attname IN SELECT * FROM snowflake_internal.named_columns(adopted_schema, array_remove(widen_columns, '*')) LOOP
+		IF NOT EXISTS (SELECT FROM pg_attribute AS given JOIN pg_type ON pg_type.oid = atttypid
+				WHERE attrelid = relid AND given.attname = other_columns.attname
+					AND CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END IN ('smallint'::regtype, 'integer'::regtype,
+						'bigint'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype, 'bigint[]'::regtype)) THEN
+			RAISE datatype_mismatch USING
+				MESSAGE = format('cannot widen %s%s', relid::regclass, '.' || quote_ident(attname)),
+				DETAIL = 'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.';
+		END IF;
+		RETURN NEXT;
+	END LOOP;
+	IF '*' = ANY (widen_columns) THEN
+		RETURN QUERY SELECT reference.relid, reference.attname
+			FROM snowflake_internal.likely_references(adopted_schema, keys, key_names) AS reference
+			WHERE whole_schema OR refers_to IS NOT NULL;
 	END IF;
-	RETURN QUERY SELECT * FROM snowflake_internal.named_columns(adopted_schema, array_remove(widen_columns, '*'))
-		UNION
-		SELECT reference.relid, reference.attname
-		FROM snowflake_internal.likely_references(adopted_schema, keys, key_names) AS reference
-		WHERE '*' = ANY (widen_columns) AND (whole_schema OR refers_to IS NOT NULL);
 END
 $$;
 
@@ -1894,11 +1891,13 @@ DECLARE
 	columns text;
 	functions text;
 BEGIN
-	SELECT string_agg(format('%s.%I: %s', relid::regclass, attname, reason), E'\n' ORDER BY relid::regclass::text, attname)
-	INTO columns
-	FROM snowflake_internal.likely_references(adopted_schema, keys, key_names)
-	WHERE (whole_schema OR refers_to IS NOT NULL) AND (relid, attname) NOT IN (
-		SELECT * FROM snowflake_internal.other_columns(adopted_schema, keys, key_names, widen_columns, whole_schema));
+	IF '*' <> ALL (widen_columns) THEN
+		SELECT string_agg(format('%s.%I: %s', relid::regclass, attname, reason), E'\n' ORDER BY relid::regclass::text, attname)
+		INTO columns
+		FROM snowflake_internal.likely_references(adopted_schema, keys, key_names)
+		WHERE (whole_schema OR refers_to IS NOT NULL)
+			AND (relid, attname) NOT IN (SELECT * FROM snowflake_internal.named_columns(adopted_schema, widen_columns));
+	END IF;
 	IF columns IS NOT NULL THEN
 		RAISE NOTICE 'columns without a foreign key that seem to refer to keys stay too narrow for snowflake ids'
 			USING DETAIL = columns,
@@ -1916,7 +1915,25 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.report_references(regnamespace, oid[], name[], text[], boolean) IS
 'give notice of columns and functions that an adoption leaves too narrow';
 
--- The statements run with the caller's search_path.
+-- Definitions have all names qualified that are not in pg_catalog.  With another
+-- search_path, an operator could be one that anybody has made.
+CREATE FUNCTION snowflake_internal.execute_definition(statement text, callers_path text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF starts_with(statement, 'REFRESH ') THEN
+		PERFORM set_config('search_path', callers_path, true);
+	END IF;
+	EXECUTE statement;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.execute_definition(text, text) IS
+'drop or create a view or a rule, or what belongs to it; a materialized view is refreshed with the search_path of the caller';
+
+-- The other statements run with the caller's search_path.
 CREATE PROCEDURE snowflake_internal.adopt(adopted regclass, column_name name,
 	widen_references boolean,
 	dry_run boolean,
@@ -1980,7 +1997,8 @@ BEGIN
 			FILTER (WHERE (relid, attname) NOT IN (SELECT adopted, column_name UNION ALL SELECT * FROM unnest(others, other_names)))
 	INTO roots, root_names, root_types, narrow
 	FROM snowflake_internal.columns_to_widen(keys, key_names, others, other_names, true);
-	SELECT array_agg(snowflake_internal.widening(relation, part_names, part_types) ORDER BY relation),
+	SELECT array_agg(format('ALTER TABLE %s %s', relation, snowflake_internal.widening(relation, part_names, part_types))
+			ORDER BY relation),
 		string_agg(relation::text, ', ' ORDER BY relation)
 	INTO widening, locked
 	FROM (
@@ -2059,11 +2077,8 @@ BEGIN
 		FOREACH statement IN ARRAY statements LOOP
 			EXECUTE statement;
 		END LOOP;
-		-- definitions have all names qualified that are not in pg_catalog
 		FOREACH statement IN ARRAY obstacles.restoration LOOP
-			PERFORM pg_catalog.set_config('search_path', CASE WHEN pg_catalog.starts_with(statement, 'REFRESH ')
-				THEN callers_path ELSE 'pg_catalog, pg_temp' END, true);
-			EXECUTE statement;
+			PERFORM snowflake_internal.execute_definition(statement, callers_path);
 		END LOOP;
 	END IF;
 	PERFORM pg_catalog.set_config('search_path', callers_path, true);
@@ -2092,9 +2107,6 @@ $$;
 COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean, text[], boolean) IS
 'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also widen the columns that refer to it; dry_run: only print what would be done; drop_sequence: drop the sequence of a serial instead of keeping it; widen_columns: also widen these, ''{*}'' for all that seem to refer to it; recreate_views: drop views and rules that are in the way, and create them again';
 
--- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
--- table once; then they set the defaults of the keys.  A step depends only on those
--- before it.  The plan leaves out steps that have been taken.
 CREATE FUNCTION snowflake_internal.adoption_keys(adopted_schema regnamespace, excluding text[],
 	OUT keys oid[],
 	OUT names name[])
@@ -2121,8 +2133,12 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.adoption_keys(regnamespace, text[]) IS
 'keys that get their values from a sequence, in the topmost tables of a schema, but for those to exclude';
 
-CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace,
-	drop_sequence boolean, excluding text[], widen_columns text[], recreate_views boolean,
+-- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
+-- table once; then they set the defaults of the keys.  A step depends only on those
+-- before it.  The plan leaves out steps that have been taken.
+CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace, keys oid[], names name[],
+	others oid[], other_names name[],
+	drop_sequence boolean, recreate_views boolean,
 	callers_path text,
 	OUT announcement text,
 	OUT relation regclass,		-- to be rewritten or adopted
@@ -2136,10 +2152,6 @@ SET client_min_messages = warning
 SET jit = off
 AS $$
 DECLARE
-	keys oid[];
-	names name[];
-	others oid[];
-	other_names name[];
 	roots oid[];
 	root_names name[];
 	root_types text[];
@@ -2147,14 +2159,10 @@ DECLARE
 	key_name name;
 	obstacles record;
 	reasons text[] := '{}';
-	hints text[] := '{}';
 	message text;
 	detail text;
 	hint text;
 BEGIN
-	SELECT * INTO keys, names FROM snowflake_internal.adoption_keys(adopted_schema, excluding);
-	SELECT coalesce(array_agg(relid), '{}'), coalesce(array_agg(attname), '{}') INTO others, other_names
-	FROM snowflake_internal.other_columns(adopted_schema, keys, names, widen_columns, true);
 	SELECT array_agg(relid), array_agg(attname), array_agg(new_type) INTO roots, root_names, root_types
 	FROM snowflake_internal.columns_to_widen(keys, names, others, other_names, true);
 
@@ -2194,9 +2202,10 @@ BEGIN
 
 	RETURN QUERY
 		WITH widened (relid, names, types, numbers) AS (
-			SELECT relid, array_agg(attname), array_agg(new_type), array_agg(attnum)
-			FROM snowflake_internal.columns_to_widen(keys, names, others, other_names, true)
-			GROUP BY relid
+			SELECT root, array_agg(name), array_agg(new_type), array_agg(attnum)
+			FROM unnest(roots, root_names, root_types) AS part (root, name, new_type)
+				JOIN pg_attribute ON attrelid = root AND attname = name
+			GROUP BY root
 		), sharing (relid, attname, sequence) AS (
 			-- keys that share a sequence change together, and the one that owns it last
 			SELECT adrelid, attname, min(refobjid::bigint)
@@ -2219,7 +2228,8 @@ BEGIN
 						AS side (relid, other, numbers)
 					WHERE contype = 'f' AND side.relid = widened.relid AND other <> widened.relid
 						AND side.numbers && widened.numbers), widening), NULL
-			FROM widened CROSS JOIN LATERAL snowflake_internal.widening(relid::regclass, widened.names, types) AS widening
+			FROM widened CROSS JOIN LATERAL format('ALTER TABLE %s %s', relid::regclass,
+				snowflake_internal.widening(relid::regclass, widened.names, types)) AS widening
 			UNION ALL
 			SELECT 3, coalesce(min(root::bigint) OVER (PARTITION BY coalesce(sequence, -root::bigint)), root::bigint), root,
 				EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = sequence AND refobjid = root AND deptype = 'a'),
@@ -2238,7 +2248,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_internal.adoption_plan(regnamespace, boolean, text[], text[], boolean, text) IS
+COMMENT ON FUNCTION snowflake_internal.adoption_plan(regnamespace, oid[], name[], oid[], name[], boolean, boolean, text) IS
 'the steps of snowflake_adopt_all(): a statement, or a column to adopt; an error if anything is in the way';
 
 CREATE FUNCTION snowflake_internal.in_transaction_block()
@@ -2266,6 +2276,7 @@ DECLARE
 	callers_messages CONSTANT pg_catalog.text := pg_catalog.current_setting('client_min_messages');
 	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 	keys pg_catalog.record;
+	others pg_catalog.record;
 	announcements pg_catalog.text[];
 	relations pg_catalog.regclass[];
 	names pg_catalog.name[];
@@ -2282,12 +2293,14 @@ BEGIN
 			MESSAGE = 'schema and options of an adoption must not be null';
 	END IF;
 	keys := snowflake_internal.adoption_keys(adopted_schema, excluding);
+	SELECT coalesce(pg_catalog.array_agg(relid), '{}') AS tables, coalesce(pg_catalog.array_agg(attname), '{}') AS names INTO others
+	FROM snowflake_internal.other_columns(adopted_schema, keys.keys, keys.names, widen_columns, true);
 	PERFORM snowflake_internal.report_references(adopted_schema, keys.keys, keys.names, widen_columns, true);
 	SELECT pg_catalog.array_agg(announcement), pg_catalog.array_agg(relation), pg_catalog.array_agg(column_name),
 		pg_catalog.array_agg(statement), pg_catalog.array_agg(plan.ends)
 	INTO announcements, relations, names, statements, ends
-	FROM snowflake_internal.adoption_plan(adopted_schema, drop_sequence, excluding, widen_columns, recreate_views,
-		callers_path) AS plan;
+	FROM snowflake_internal.adoption_plan(adopted_schema, keys.keys, keys.names, others.tables, others.names,
+		drop_sequence, recreate_views, callers_path) AS plan;
 	IF announcements IS NULL THEN
 		RAISE NOTICE 'schema % has no keys of type serial or identity, skipping', adopted_schema;
 		RETURN;
@@ -2314,16 +2327,11 @@ BEGIN
 			PERFORM pg_catalog.set_config('client_min_messages', 'warning', true);
 			CALL snowflake_internal.adopt(relations[i], names[i], false, false, drop_sequence, '{}', false);
 			PERFORM pg_catalog.set_config('client_min_messages', callers_messages, true);
-		ELSE
-			IF relations[i] IS NOT NULL THEN
-				RAISE NOTICE 'step %: rewriting table %', i, relations[i];
-			END IF;
-			-- definitions of views have all names qualified that are not in pg_catalog
-			IF relations[i] IS NULL AND NOT pg_catalog.starts_with(statements[i], 'REFRESH ') THEN
-				PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-			END IF;
+		ELSIF relations[i] IS NOT NULL THEN
+			RAISE NOTICE 'step %: rewriting table %', i, relations[i];
 			EXECUTE statements[i];
-			PERFORM pg_catalog.set_config('search_path', callers_path, true);
+		ELSE
+			PERFORM snowflake_internal.execute_definition(statements[i], callers_path);
 		END IF;
 		IF ends[i] AND NOT one_transaction THEN
 			COMMIT;

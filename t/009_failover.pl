@@ -25,7 +25,6 @@ my $origin = new_server(
 	'origin',
 	'wal_level' => 'replica',
 	'max_wal_senders' => 10,
-	'wal_log_hints' => 'on',
 	'wal_retrieve_retry_interval' => '100ms',
 	'shared_buffers' => '32MB',
 	'client_min_messages' => 'error',

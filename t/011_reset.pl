@@ -11,7 +11,7 @@ use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 # The instant that the clock got to by accident.  It is always the same, so that its
 # ticks pass again each time the clock is set to it.
@@ -56,7 +56,6 @@ sub server_after_accident
 		'max_wal_senders' => 5,
 		%settings);
 
-	$node->backup('before') if $settings{hot_standby};
 	$node->stop;
 	start_with_clock($node, $accident - time);
 	my ($ids, $end) = live_from($node, $accident, $accident + 2);

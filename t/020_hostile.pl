@@ -253,7 +253,7 @@ is( functions_of('snowflake'),
 	join(
 		' ',
 		sort qw(adopt adoption_keys adoption_plan adoption_statements advance altered_columns check_key
-		  check_sequences check_values chunk_length columns_to_widen dependents failing_statements
+		  check_sequences check_values chunk_length columns_to_widen dependents execute_definition failing_statements
 		  fixed_columns functions grants inheritance_tree integer_functions layout likely_references
 		  lock_table named_columns obstacles other_columns partitions recreate_view recreation
 		  report_references snowflake_adopt snowflake_adopt_all suffixes topmost_tables widening widening_error
