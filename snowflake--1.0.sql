@@ -1429,7 +1429,7 @@ CREATE FUNCTION snowflake_internal.suffixes(name text,
 	OUT number bigint)
 RETURNS SETOF record
 LANGUAGE SQL IMMUTABLE PARALLEL SAFE ROWS 2
-SET search_path = pg_catalog, pg_temp
+-- becomes a part of the query of likely_references(), whose search_path it needs
 AS $$
 	SELECT array_to_string((string_to_array(name, '_'))[first:], '_'), first
 	FROM generate_subscripts(string_to_array(name, '_'), 1) AS first
@@ -1475,14 +1475,18 @@ AS $$
 			AND (attrelid, attnum) NOT IN (SELECT conrelid, unnest(conkey) FROM pg_constraint WHERE contype = 'f')
 			AND NOT EXISTS (SELECT FROM pg_depend
 				WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e')
+	), part AS MATERIALIZED (
+		-- "original_post" and "post" for "original_post_id"
+		SELECT candidate.*, suffix, number
+		FROM candidate CROSS JOIN LATERAL snowflake_internal.suffixes(regexp_replace(snake, '_?ids?$', ''))
+		WHERE suffix <> ''
 	), named AS MATERIALIZED (
-		-- the table that a column seems to be named after, "post" for "original_post_id"
-		SELECT DISTINCT ON (candidate.relid, attname) candidate.*, known.relid AS refers_to, is_key,
-			known.number + own.number = 2 AS is_exact
-		FROM candidate CROSS JOIN LATERAL snowflake_internal.suffixes(regexp_replace(snake, '_?ids?$', '')) AS own
-			JOIN known ON known.suffix = own.suffix AND (known.number = 1 OR own.number = 1)
-		WHERE own.suffix <> ''
-		ORDER BY candidate.relid, attname, known.number + own.number, is_key DESC, known.relid
+		-- the table that a column seems to be named after
+		SELECT DISTINCT ON (part.relid, attname) part.relid, attnum, attname, snake, known.relid AS refers_to, is_key,
+			known.number + part.number = 2 AS is_exact
+		FROM part JOIN known USING (suffix)
+		WHERE known.number = 1 OR part.number = 1
+		ORDER BY part.relid, attname, known.number + part.number, is_key DESC, known.relid
 	), found (relid, attname, refers_to, reason, rank) AS (
 		SELECT relid, attname, refers_to, 'named after ' || refers_to::regclass, 1
 		FROM named
