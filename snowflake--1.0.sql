@@ -2122,10 +2122,12 @@ AS $$
 	FROM pg_class JOIN pg_attribute ON attrelid = pg_class.oid
 	WHERE relnamespace = adopted_schema AND relkind IN ('r', 'p')
 		AND attnum > 0 AND attinhcount = 0 AND atttypid IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+		-- a name of type text makes no dependency
 		AND (attidentity <> '' OR EXISTS (
-			SELECT FROM pg_attrdef JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
-				JOIN pg_class AS used ON refclassid = 'pg_class'::regclass AND refobjid = used.oid
-			WHERE adrelid = attrelid AND adnum = attnum AND used.relkind = 'S'))
+			SELECT FROM pg_attrdef LEFT JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
+				LEFT JOIN pg_class AS used ON refclassid = 'pg_class'::regclass AND refobjid = used.oid
+			WHERE adrelid = attrelid AND adnum = attnum
+				AND (used.relkind = 'S' OR pg_get_expr(adbin, adrelid) LIKE 'nextval(%')))
 		AND EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique
 			AND attnum = ANY ((indkey::smallint[])[0:indnkeyatts - 1]))
 		AND NOT EXISTS (SELECT FROM pg_depend

@@ -541,6 +541,7 @@ CREATE TABLE ap (id int PRIMARY KEY DEFAULT nextval('all_ids'));
 CREATE TABLE ar (id serial PRIMARY KEY);
 CREATE TABLE gl (id int PRIMARY KEY DEFAULT nextval('all_ids'));
 CREATE TABLE lent (id int PRIMARY KEY DEFAULT nextval('ar_id_seq'));
+CREATE TABLE named (id int PRIMARY KEY DEFAULT nextval('all_ids'::text));
 CREATE TABLE bound (id serial PRIMARY KEY REFERENCES gl);
 CALL snowflake_adopt_all('parted', dry_run => true);
 CALL snowflake_adopt_all('parted', excluding => '{bound}', drop_sequence => true, dry_run => true);
