@@ -89,7 +89,11 @@ need_build_packages()
 	local packages
 
 	read -ra packages < <(packages_for "$(native_version)")
-	[[ $(native_pg_config) = /usr/lib/postgresql/* ]] || packages=("${packages[@]:2}")
+	if [[ $(native_pg_config) != /usr/lib/postgresql/* ]]; then
+		packages=("${packages[@]:2}")
+		[ -e "$("$(native_pg_config)" --sharedir)/extension/dblink.control" ] ||
+			die "this server has no dblink: install PostgreSQL's contrib modules, too"
+	fi
 	need_packages "${packages[@]}" "$@"
 }
 

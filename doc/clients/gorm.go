@@ -7,7 +7,7 @@ import "gorm.io/driver/postgres"
 import "gorm.io/gorm"
 type Key struct { ID int64 `gorm:"primaryKey;autoIncrement:false;default:snowflake_id()" json:"id,string"` }
 type Order struct { Key; Item string; Parcels []Parcel }
-type Parcel struct { Key; OrderID int64; Order *Order }
+type Parcel struct { Key; OrderID int64 `json:",string"`; Order *Order }
 
 func main() {
 	db, err := gorm.Open(postgres.Open(""))

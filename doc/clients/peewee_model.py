@@ -1,19 +1,20 @@
 # peewee leaves the key out of INSERT, and reads it by RETURNING.
 import json, os
-from peewee import SQL, BigIntegerField, ForeignKeyField, Model, PostgresqlDatabase, TextField
+from peewee import SQL, BigAutoField, ForeignKeyField, Model, PostgresqlDatabase, TextField
 from playhouse.shortcuts import model_to_dict
 
 db = PostgresqlDatabase(os.environ["PGDATABASE"])
 
-def snowflake():
-    return BigIntegerField(primary_key=True, constraints=[SQL("DEFAULT snowflake_id()")])
+class SnowflakeField(BigAutoField):
+    field_type = "BIGINT"    # not a serial
+    def __init__(self): super().__init__(constraints=[SQL("DEFAULT snowflake_id()")])
 
 class Order(Model):
-    id, item = snowflake(), TextField()
+    id, item = SnowflakeField(), TextField()
     class Meta: database, table_name = db, "orders"
 
 class Parcel(Model):
-    id, order = snowflake(), ForeignKeyField(Order)
+    id, order = SnowflakeField(), ForeignKeyField(Order)
     class Meta: database, table_name = db, "parcels"
 
 db.create_tables([Order, Parcel])

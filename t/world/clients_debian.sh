@@ -268,6 +268,11 @@ check_doctrine()
 	check_trap 'the example runs without a default of null' '"id":[0-9]{19}' 's/, ORM.JoinColumn(.*null.)]/]/' php "$clients/doctrine.php"
 	check 'doctrine: a foreign key would get the default' "$(defaults)" \
 		= 'orders.id bigint snowflake_id(), parcels.id bigint snowflake_id(), parcels.order_id bigint snowflake_id()'
+	check_trap 'the example runs with a many-to-many table' '^[0-9]{19}$' "s/class Order { use Key;/& #[ORM\\\\ManyToMany(targetEntity: Parcel::class)] public \$more;/" \
+		php "$clients/doctrine.php"
+	check 'doctrine: whose columns have the default' "$(query "SELECT count(*) FROM pg_attrdef
+		WHERE adrelid = 'order_parcel'::regclass AND pg_get_expr(adbin, adrelid) = 'snowflake_id()'")" = 2
+	query 'DROP TABLE order_parcel'
 	identity="s/'CUSTOM'), ORM.CustomIdGenerator(Snowflake::class)/'IDENTITY')/"
 	check_trap 'IDENTITY makes an identity column' '^1$' "$identity" php "$clients/doctrine.php"
 	with_event_trigger check_trap 'and fails with the event trigger' 'NoIdentityValue' "$identity" php "$clients/doctrine.php"
@@ -301,6 +306,12 @@ check_gorm()
 	check "gorm: the example runs again" "$(sed -n 2p out)" = "$(sed -n 1p out)"
 	check "gorm: AutoMigrate finds nothing to change" "$(count_statements "$size" 'CREATE|ALTER|DROP')" -eq 0
 	check_trap 'without autoIncrement:false, AutoMigrate fails' 'SQLSTATE 42601' 's/autoIncrement:false;//' run_go "$clients/gorm.go"
+	check_trap 'the example makes a many2many table' '^[0-9]{19}$' \
+		's/Parcels \[\]Parcel/& `gorm:"many2many:order_parcels" json:"-"`/; s/; Order \*Order/; Order Order `gorm:"-"`/; s/db.Preload.*//' \
+		run_go "$clients/gorm.go"
+	check "gorm: whose columns have the default" "$(query "SELECT string_agg(attname || ' ' || pg_get_expr(adbin, adrelid), ', ' ORDER BY attname)
+		FROM pg_attrdef JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum WHERE adrelid = 'order_parcels'::regclass")" \
+		= 'order_id snowflake_id(), parcel_id snowflake_id()'
 }
 
 check_pgx()
@@ -340,9 +351,12 @@ check_peewee()
 	run_example 1 /usr/bin/python3 "$clients/peewee_model.py"
 	run_more /usr/bin/python3 "$tests/peewee_model.py"
 	for field in AutoField BigAutoField; do
-		check_trap "$field makes a serial" '^1$' "s/BigIntegerField(.*)/__import__('peewee').$field()/" \
+		check_trap "$field makes a serial" '^1$' "s/ SnowflakeField()/ __import__('peewee').$field()/" \
 			/usr/bin/python3 "$clients/peewee_model.py"
 	done
+	check_trap 'a BigIntegerField fails in bulk_create()' 'null value in column "id"|violates not-null constraint' \
+		's/(BigAutoField)/(__import__("peewee").BigIntegerField)/; s/super().__init__(/&primary_key=True, /; s/Order.insert_many(\(.*\)).execute()/Order.bulk_create(Order(**row) for row in \1)/' \
+		/usr/bin/python3 "$clients/peewee_model.py"
 }
 
 check_sqlmodel()

@@ -12,6 +12,7 @@
 #	  and ids that were ahead of the clock stay so
 #	- the traps in doc/clients/README.md
 #	- new tables while the guide's event trigger is there
+#	- the extension in a schema of its own
 #	- a table that is adopted before its model is changed (TypeORM)
 #
 # Prisma's own "migrate" and "db push" need a download from elsewhere; the same engine
@@ -154,6 +155,24 @@ check_wiped()
 	check "$tool: ids after $name are still ahead of the clock" "$(query "SELECT snowflake_id() > ${ahead%|*}")" = t
 }
 
+# Have the tool make its tables in a database that has the extension in a schema of its
+# own, and compare them with a model that writes the default as the server shows it, and
+# with one that does not.
+check_own_schema()
+{
+	local nothing=$1 model=$2 make=$3 compare=$4 shown
+
+	PGDATABASE=postgres query "CREATE DATABASE ${database}_ids"
+	export PGDATABASE=${database}_ids DATABASE_URL=${DATABASE_URL}_ids
+	query "CREATE SCHEMA ids; CREATE EXTENSION snowflake SCHEMA ids; ALTER DATABASE $PGDATABASE SET search_path = \"\$user\", public, ids"
+	run "$make" "$model" || status=1
+	shown=$(run "$compare" "$model" && grep -cxF -e "$nothing" "$log") || true
+	check "$tool: the database matches the model with the extension in a schema of its own" "$shown" = 1
+	sed 's/snowflake_id()/ids.snowflake_id()/' "$model" >"own_$model"
+	shown=$(run "$compare" "own_$model" && grep -cxF -e "$nothing" "$log") || true
+	check "$tool: but not one that names the schema" "$shown" = 0
+}
+
 query 'CREATE EXTENSION pg_stat_statements; CREATE ROLE shop LOGIN CREATEDB'
 export PGUSER=shop
 check "Node.js 22" "$(node --version | cut -d . -f 1)" = v22
@@ -208,6 +227,11 @@ run typeorm schema:log --dataSource baskets.js || status=1
 check "$tool: but the next synchronize() drops that default" \
 	"$(grep -cxF 'ALTER TABLE "baskets" ALTER COLUMN "id" DROP DEFAULT;' "$log")" = 1
 
+make_typeorm() { typeorm schema:sync --dataSource "$1"; }
+compare_typeorm() { typeorm schema:log --dataSource "$1"; }
+check_own_schema 'Your schema is up to date - there are no queries to be executed by schema synchronization.' \
+	data-source.js make_typeorm compare_typeorm
+
 begin Drizzle drizzle
 run drizzle-kit push || status=1
 check_example node example.mjs
@@ -237,6 +261,9 @@ insert_basket()
 check_new_keys insert_basket
 push_baskets >"$log" 2>&1 || true
 check "$tool: but the next push fails" "$(grep -c '^error: type "bigserial" does not exist' "$log")" = 1
+
+push_drizzle() { drizzle-kit push --verbose --force --dialect postgresql --schema "$1" --url "$DATABASE_URL"; }
+check_own_schema '[i] No changes detected' schema.mjs push_drizzle push_drizzle
 
 begin Sequelize sequelize
 check_example node example.js
@@ -275,6 +302,12 @@ node trap.js >"$log" 2>&1 || true
 check "$tool: JSON.stringify() of a BigInt fails" "$(grep -c '^TypeError: Do not know how to serialize a BigInt' "$log")" = 1
 check_diff '-- This is an empty migration.' node prisma_engine.mjs diff
 check_wiped 'reset' gone node prisma_engine.mjs reset
+make_prisma() { cp "$1" schema.prisma; node prisma_engine.mjs push; }
+compare_prisma() { cp "$1" schema.prisma; node prisma_engine.mjs diff; }
+cp schema.prisma model.prisma
+check_own_schema '-- This is an empty migration.' model.prisma make_prisma compare_prisma
+run node prisma_engine.mjs reset || status=1
+check "$tool: a reset leaves an extension in a schema of its own" "$(query "SELECT ids.snowflake_id() > 0, to_regclass('orders') IS NULL")" = 't|t'
 
 begin MikroORM mikroorm
 cat >schema.mjs <<'END'
@@ -304,6 +337,9 @@ make_anew()
 	node schema.mjs ./mikro-orm.config.mjs drop '{"dropDb": true}' && PGDATABASE=postgres query "CREATE DATABASE $database"
 }
 check_wiped 'schema.drop() with dropDb' gone make_anew
+update_mikroorm() { node schema.mjs "./$1" update; }
+compare_mikroorm() { node schema.mjs "./$1" getUpdateSchemaSQL; }
+check_own_schema nothing mikro-orm.config.mjs update_mikroorm compare_mikroorm
 
 begin Kysely kysely
 check_example node example.mjs
@@ -335,5 +371,18 @@ check_trap 'without node_json.js, ids in JSON lose digits' node trap.js
 # without the banner
 check "the guide shows node_json.js" "$(sed -n '/^```js of node_json.js$/,/^```$/{//!p}' "$throwaway/source/doc/guide.md")" = \
 	"$(sed 1,2d "$work/node_json.js")"
+
+# a Node.js without the feature, and Knex, which uses node-postgres
+install --prefix "$throwaway/node20" node@20.20.2
+PATH=$throwaway/node20/node_modules/.bin:$PATH node node_json_example.js >"$log" 2>&1 || true
+check "$tool: Node.js 20 is refused" "$(grep -c '^Error: node_json.js needs Node.js 22 or later$' "$log")" = 1
+knex=()
+for file in node_json.js pg; do
+	knex+=("$(node --eval "require('$([ $file = pg ] || echo ./)$file');
+		const db = require('knex')({ client: 'pg', connection: process.env.DATABASE_URL });
+		db('orders').select(db.raw('json_agg(id) AS ids, max(id) AS id'))
+			.then(([row]) => console.log(String(row.ids[0]) === row.id)).then(() => db.destroy())")")
+done
+check "Knex: json_agg() keeps digits only with node_json.js" "${knex[*]}" = 'true false'
 
 exit "$status"
