@@ -13,15 +13,13 @@
 --		CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
 --
 -- What is promised: while the server runs, no id is made twice, neither by two sessions,
--- nor after a rollback, nor when the clock is stepped.  As long as the settings stay the
+-- nor after a rollback, nor when the clock is stepped; as long as the settings stay the
 -- same, each id is greater than all that any session was given before.  After a crash, a
--- failover to a synchronous standby or the restore of a dump, no committed id is made
--- again.
---
--- What is not promised, although the extension promises it: an id that was seen, but not
--- committed, may be made again after a crash.  Ids come from a sequence, and PostgreSQL
--- does not promise more for nextval().  Like nextval(), these functions make no ids in
--- read-only transactions and parallel workers.
+-- promotion or the restore of a dump, no committed id is made again, and with durable
+-- settings (the default from PostgreSQL 17 on) none that was seen.  A standby that is
+-- promoted can lack what its primary did last: then the layout needs timeline bits, or
+-- the standby must be less than a reservation of 2 s behind.  Like nextval(), these
+-- functions make no ids in read-only transactions and parallel workers.
 --
 -- Other roles may be able to create objects in the schema of these functions, before or
 -- after us.  So functions in PL/pgSQL have a search_path of their own.  In the bodies of
@@ -59,6 +57,7 @@ GRANT USAGE ON SCHEMA snowflake_sql TO PUBLIC;
 -- 5 lane, 6 sequence, 7 tag.
 --
 
+-- How the bits of an id are divided.
 CREATE TYPE snowflake_sql.layout AS (
 	text text,					-- in full
 	fields integer[],			-- numbers of its fields, the most significant first
@@ -70,9 +69,6 @@ CREATE TYPE snowflake_sql.layout AS (
 	last_tick bigint,			-- where the time field or timestamptz ends
 	largest bigint				-- the largest id
 );
-
-COMMENT ON TYPE snowflake_sql.layout IS
-'how the bits of an id are divided';
 
 -- An epoch in ISO-8601, converted to UTC.  It means the same whatever DateStyle and
 -- TimeZone the session has.  Parallel workers cannot catch exceptions, so everything is
@@ -131,9 +127,6 @@ BEGIN
 	reason := NULL;
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_sql.read_instant(text) IS
-'the instant of an epoch, or why the epoch is wrong';
 
 -- The bits, tick and epoch that the words of a layout give.  They override those of a
 -- preset, which can only be the first word.  The fields are in the order of the text.
@@ -267,9 +260,6 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.read_words(text) IS
-'what the words of a layout''s text say, or why they are wrong';
-
 -- The server's language must not change the text.
 CREATE FUNCTION snowflake_sql.instant_to_text(instant timestamp)
 RETURNS text
@@ -288,9 +278,6 @@ BEGIN
 		ELSE '' END || 'Z';
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_sql.instant_to_text(timestamp) IS
-'an instant as in the text of a layout: in ISO-8601, or in Unix milliseconds';
 
 -- IMMUTABLE, so that the planner reads a constant text once, and replaces everything
 -- that follows from it by constants, too.
@@ -351,15 +338,13 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.read_layout(text) IS
-'the layout that a text describes';
-
 --
 -- Ids of a layout.  Functions that can be inlined are in SQL: with a constant layout,
 -- a plan has only shifts and masks in place of a field.  Operators are looked up in
 -- search_path, so we give each of them operands of exactly its types.
 --
 
+-- All fields of an id.
 CREATE TYPE snowflake_sql.decoded AS (
 	generated_at timestamptz,
 	datacenter_id integer,
@@ -369,9 +354,6 @@ CREATE TYPE snowflake_sql.decoded AS (
 	sequence integer,
 	tag integer
 );
-
-COMMENT ON TYPE snowflake_sql.decoded IS
-'all fields of an id';
 
 -- Throws an error, but returns NULL for NULL.
 CREATE FUNCTION snowflake_sql.refuse(id bigint, largest bigint, layout text, result anyelement)
@@ -389,9 +371,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.refuse(bigint, bigint, text, anyelement) IS
-'throw an error: a bigint is not an id of a layout';
-
+-- A field of an id by its number; NULL if the layout lacks it.
 CREATE FUNCTION snowflake_sql.field(id bigint, layout snowflake_sql.layout, field integer)
 RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -399,9 +379,7 @@ RETURN CASE WHEN (layout).bits[field] > 0 THEN
 	((id >> (layout).shifts[field]) & ((1::bigint << (layout).bits[field]) - 1::bigint))::integer
 END;
 
-COMMENT ON FUNCTION snowflake_sql.field(bigint, snowflake_sql.layout, integer) IS
-'a field of an id by its number; NULL if the layout lacks it';
-
+-- A field of a bigint that may not be an id.
 CREATE FUNCTION snowflake_sql.checked_field(id bigint, layout snowflake_sql.layout, field integer)
 RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -409,9 +387,6 @@ RETURN CASE
 	WHEN id >= 0::bigint AND id <= (layout).largest THEN snowflake_sql.field(id, layout, field)
 	ELSE snowflake_sql.refuse(id, (layout).largest, (layout).text, NULL::integer)
 END;
-
-COMMENT ON FUNCTION snowflake_sql.checked_field(bigint, snowflake_sql.layout, integer) IS
-'a field of a bigint that may not be an id';
 
 -- The start of a tick.  A multiple of an interval is exact up to 2^53 us, which is 285
 -- years.  If the layout goes further, we add four parts, each of which is exact.
@@ -429,9 +404,7 @@ RETURN CASE
 			+ (tick & 4194303::bigint)::double precision * ((layout).tick::double precision * interval '1 microsecond')
 END AT TIME ZONE interval '0';
 
-COMMENT ON FUNCTION snowflake_sql.tick_to_time(bigint, snowflake_sql.layout) IS
-'the start of a tick';
-
+-- When an id was made.
 CREATE FUNCTION snowflake_sql.generated_at(id bigint, layout snowflake_sql.layout)
 RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -441,9 +414,7 @@ RETURN CASE
 	ELSE snowflake_sql.refuse(id, (layout).largest, (layout).text, NULL::timestamptz)
 END;
 
-COMMENT ON FUNCTION snowflake_sql.generated_at(bigint, snowflake_sql.layout) IS
-'when an id was made';
-
+-- All fields of an id.
 CREATE FUNCTION snowflake_sql.decode(id bigint, layout snowflake_sql.layout)
 RETURNS snowflake_sql.decoded
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -456,9 +427,6 @@ RETURN CASE
 	ELSE snowflake_sql.refuse(id, (layout).largest, (layout).text, NULL::snowflake_sql.decoded)
 END;
 
-COMMENT ON FUNCTION snowflake_sql.decode(bigint, snowflake_sql.layout) IS
-'all fields of an id';
-
 -- The same, but if the id is NULL it does not look at the layout, which may be wrong.
 CREATE FUNCTION snowflake_sql.decode_strictly(id bigint, layout snowflake_sql.layout)
 RETURNS snowflake_sql.decoded
@@ -469,9 +437,6 @@ BEGIN
 	RETURN snowflake_sql.decode(id, layout);
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_sql.decode_strictly(bigint, snowflake_sql.layout) IS
-'all fields of an id';
 
 -- The tick of an instant at or after the epoch; it may be beyond the last tick of the
 -- layout.  NULL for infinity.  The difference of two timestamps is an interval, which is
@@ -484,9 +449,7 @@ RETURN CASE WHEN isfinite(instant) THEN
 		+ 946684800000000::numeric - (layout).unix_epoch::numeric, (layout).tick::numeric)
 END;
 
-COMMENT ON FUNCTION snowflake_sql.time_to_tick(timestamptz, snowflake_sql.layout) IS
-'the tick of an instant';
-
+-- Throw an error: a layout has no tick for an instant.
 CREATE FUNCTION snowflake_sql.refuse_time(instant timestamptz, layout snowflake_sql.layout)
 RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -501,9 +464,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.refuse_time(timestamptz, snowflake_sql.layout) IS
-'throw an error: a layout has no tick for an instant';
-
+-- The smallest id of an instant's tick.
 CREATE FUNCTION snowflake_sql.from_timestamp(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
@@ -519,9 +480,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.from_timestamp(timestamptz, snowflake_sql.layout) IS
-'the smallest id of an instant''s tick';
-
+-- The largest id before an instant's tick.
 CREATE FUNCTION snowflake_sql.last_before(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
@@ -538,9 +497,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.last_before(timestamptz, snowflake_sql.layout) IS
-'the largest id before an instant''s tick';
-
+-- The smallest id from an instant's tick on.
 CREATE FUNCTION snowflake_sql.first_from(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
@@ -554,9 +511,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.first_from(timestamptz, snowflake_sql.layout) IS
-'the smallest id from an instant''s tick on';
-
+-- Throw an error unless a value fits its field.
 CREATE FUNCTION snowflake_sql.check_value(value bigint, layout snowflake_sql.layout, field integer)
 RETURNS void
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
@@ -578,9 +533,6 @@ BEGIN
 	END IF;
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_sql.check_value(bigint, snowflake_sql.layout, integer) IS
-'throw an error unless a value fits its field';
 
 -- NULL stands for a field that the layout lacks, as in the result of decoding.
 CREATE FUNCTION snowflake_sql.compose(generated_at timestamptz, field_values integer[], layout snowflake_sql.layout)
@@ -611,9 +563,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.compose(timestamptz, integer[], snowflake_sql.layout) IS
-'the id that has these fields';
-
+-- The fields of a layout, the most significant first.
 CREATE FUNCTION snowflake_sql.list_fields(layout snowflake_sql.layout,
 	OUT name text,
 	OUT bits integer,
@@ -635,9 +585,6 @@ BEGIN
 	END LOOP;
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_sql.list_fields(snowflake_sql.layout) IS
-'the fields of a layout, the most significant first';
 
 -- Use at most 64 lanes, as the extension does.
 CREATE FUNCTION snowflake_sql.capacity(of_layout snowflake_sql.layout,
@@ -662,20 +609,18 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
-'how long the ids of a layout last, how many workers there can be, and how many ids each makes per second at most';
-
 --
 -- Making ids.
 --
 -- A sequence, "word", counts the ids of a tick.  Its value is
 --
---		word = prefix << low_bits | counter,	prefix = tick << timeline_bits | timeline
+--		word = prefix << low_bits | counter,	prefix = position << timeline_bits | timeline
 --
--- where the counter has the bits of the layout's sequence and lanes.  A second
--- sequence, "opened", holds the prefix of the tick in which ids are made.  A call that
--- finds this tick over, or used up, opens a later one, behind the door: a lock that
--- one session holds at a time.  The opener
+-- where the counter has the bits of the layout's sequence and lanes, and a position is a
+-- tick with the number of the settings in the bits above it.  A second sequence,
+-- "opened", holds the prefix of the tick in which ids are made.  A call that finds this
+-- tick over, or used up, opens a later one, behind the door: a lock that one session
+-- holds at a time.  The opener
 --
 --		1. sets "word" to the first word of the tick, which it uses itself
 --		2. sets "opened" to the tick's prefix
@@ -684,7 +629,7 @@ COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
 --
 --		1. reads "opened"
 --		2. takes the next word
---		3. uses the word only if it has the prefix that was read
+--		3. uses the word only if it has the prefix that was read, and its own settings
 --
 -- Invariant.  No word is used twice.
 --
@@ -698,6 +643,23 @@ COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
 --
 -- Ids increase because "opened" does, and "word" does within a tick.
 --
+-- Both sequences are unlogged, so taking a word neither writes WAL nor has a commit wait
+-- for it.  After a crash, and at a promotion, PostgreSQL resets them.  Then ids begin
+-- above the mark: the sequence "reserved", which is logged.
+--
+-- Invariant.  No id is returned of a position above the mark.  If the settings are
+-- durable, the mark is on disk by then.
+--
+-- An opener first moves the mark ahead, by 2 s at most, if it does not cover the tick yet.
+-- A third unlogged sequence, "flushed", holds the mark that is on disk.  A dump may have
+-- read it later than the mark, so both must cover the tick.  Even without a flush, an id
+-- that is committed is below the mark that a crash leaves behind: the mark is ahead of
+-- the commit in WAL.
+--
+-- All four sequences are made when this script runs, and never dropped.  If a transaction
+-- that made an unlogged sequence is rolled back just before a crash, PostgreSQL 15 to 18
+-- can fail to start once, because a file exists already.
+--
 -- A rollback does not set the sequences back.  So the opener leaves the door by rolling
 -- back the subtransaction that took the lock.  Nothing else releases a lock before the
 -- end of the transaction, and a rollback also works after an error or a cancel.  The
@@ -707,15 +669,18 @@ COMMENT ON FUNCTION snowflake_sql.capacity(snowflake_sql.layout) IS
 -- Its holder waits for no other lock, so that the door takes part in no deadlock.
 --
 
+-- The lock that a session holds while it opens a tick.
 CREATE TABLE snowflake_sql.door ();
 
-COMMENT ON TABLE snowflake_sql.door IS
-'the lock that a session holds while it opens a tick';
+CREATE UNLOGGED SEQUENCE snowflake_sql.word MINVALUE -9223372036854775808 START 0;
+CREATE UNLOGGED SEQUENCE snowflake_sql.opened MINVALUE -9223372036854775808 START 0;
+CREATE UNLOGGED SEQUENCE snowflake_sql.flushed MINVALUE -9223372036854775808 START 0;
+CREATE SEQUENCE snowflake_sql.reserved MINVALUE -9223372036854775808 START 0;
 
--- The settings from snowflake_configure(), as the one constant in snowflake_sql.settings().
+-- The settings from snowflake_configure(), and what follows from them, as the one constant
+-- in snowflake_sql.settings().
 CREATE TYPE snowflake_sql.settings AS (
 	layout snowflake_sql.layout,
-	number integer,				-- of the configuration and its sequences
 	worker_id integer,
 	datacenter_id integer,
 	fixed bigint,				-- the bits of worker and datacenter
@@ -724,18 +689,18 @@ CREATE TYPE snowflake_sql.settings AS (
 	lower_bits integer,			-- bits of lane or sequence, whichever is lower in an id
 	upper_shift integer,		-- where the upper and the lower of the two are in an id
 	lower_shift integer,
+	base bigint,				-- the position of tick 0
+	first_position bigint,		-- ids are of positions from this one on
+	end_position bigint,		-- and before this one
 	max_ahead bigint,			-- in ticks
+	reservation bigint,			-- in ticks
 	max_wait bigint,			-- in milliseconds
-	start_tick bigint,			-- ids are of ticks from this one on
-	end_tick bigint,			-- and before this one
-	is_leased boolean,			-- whether these are the bounds of a lease
+	is_durable boolean,
+	is_leased boolean,			-- whether the positions are those of a lease
 	server_start timestamptz,	-- where apply() put them into force
 	database oid,
 	set_by xid8					-- the transaction that did
 );
-
-COMMENT ON TYPE snowflake_sql.settings IS
-'the settings from snowflake_configure(), and what follows from them';
 
 -- The current tick.  A double has 53 bits, so the time is exact to the microsecond.
 CREATE FUNCTION snowflake_sql.now_tick(layout snowflake_sql.layout)
@@ -743,9 +708,6 @@ RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE
 RETURN ((date_part('epoch'::text, clock_timestamp()) * 1000000::double precision)::bigint
 	- (layout).unix_epoch) / (layout).tick;
-
-COMMENT ON FUNCTION snowflake_sql.now_tick(snowflake_sql.layout) IS
-'the current tick, by the clock';
 
 -- Not the name, because a copy can get the name of the original.  IMMUTABLE, so that the
 -- planner replaces a call by a constant: a session, and with it its plans, never changes
@@ -760,47 +722,39 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.database() IS
-'the current database';
-
--- A copy of the database has the lease, too.  So the lease is only for the database and the
--- start of the server that acquired it.
-CREATE FUNCTION snowflake_sql.is_allowed(tick bigint, settings snowflake_sql.settings)
+-- Whether ids of a position can be made, whatever the clock says.  A copy of the database
+-- has the lease, too.  So the lease is only for the database and the start of the server
+-- that acquired it.
+CREATE FUNCTION snowflake_sql.is_allowed(pos bigint, settings snowflake_sql.settings)
 RETURNS boolean
 LANGUAGE sql STABLE PARALLEL SAFE
-RETURN tick >= (settings).start_tick AND tick < (settings).end_tick
+RETURN pos >= (settings).first_position AND pos < (settings).end_position
 	AND (NOT (settings).is_leased
 		OR (settings).server_start = pg_postmaster_start_time() AND (settings).database = snowflake_sql.database());
 
-COMMENT ON FUNCTION snowflake_sql.is_allowed(bigint, snowflake_sql.settings) IS
-'whether ids of a tick can be made, whatever the clock says';
-
--- The tick may have been over for up to "late" microseconds.
-CREATE FUNCTION snowflake_sql.is_usable(tick bigint, settings snowflake_sql.settings, late bigint)
+-- Whether ids can be made now in a position whose tick has been over for no more than
+-- "late" microseconds.  The difference of positions of the same settings fits a bigint.
+CREATE FUNCTION snowflake_sql.is_usable(pos bigint, settings snowflake_sql.settings, late bigint)
 RETURNS boolean
 LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN tick - snowflake_sql.now_tick((settings).layout)
+RETURN CASE WHEN snowflake_sql.is_allowed(pos, settings) THEN
+	pos - (settings).base - snowflake_sql.now_tick((settings).layout)
 		BETWEEN - late / ((settings).layout).tick AND (settings).max_ahead
-	AND snowflake_sql.is_allowed(tick, settings);
+END;
 
-COMMENT ON FUNCTION snowflake_sql.is_usable(bigint, snowflake_sql.settings, bigint) IS
-'whether ids can be made now in a tick that has been over for no more than "late" microseconds';
-
+-- The id that a word stands for.
 CREATE FUNCTION snowflake_sql.word_to_id(word bigint, settings snowflake_sql.settings)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN ((word >> ((settings).low_bits + (settings).timeline_bits)) << ((settings).layout).shifts[1])
+RETURN (((word >> ((settings).low_bits + (settings).timeline_bits)) - (settings).base) << ((settings).layout).shifts[1])
 	| (settings).fixed
 	| (((word >> (settings).low_bits) & ((1::bigint << (settings).timeline_bits) - 1::bigint)) << ((settings).layout).shifts[4])
 	| (((word & ((1::bigint << (settings).low_bits) - 1::bigint)) >> (settings).lower_bits) << (settings).upper_shift)
 	| ((word & ((1::bigint << (settings).lower_bits) - 1::bigint)) << (settings).lower_shift);
 
-COMMENT ON FUNCTION snowflake_sql.word_to_id(bigint, snowflake_sql.settings) IS
-'the id that a word stands for';
-
--- NULL if the word must not be used, because its prefix is not the one that was read
--- before, or because the tick is over.  All of this is one expression, so that the
--- settings cannot change in between.
+-- The id that a word stands for, or NULL if the word must not be used, because its prefix
+-- is not the one that was read before, or because the tick is over.  All of this is one
+-- expression, so that the settings cannot change in between.
 CREATE FUNCTION snowflake_sql.usable_id(word bigint, opened bigint, settings snowflake_sql.settings, late bigint)
 RETURNS bigint
 LANGUAGE sql VOLATILE PARALLEL SAFE
@@ -810,8 +764,18 @@ RETURN CASE
 	THEN snowflake_sql.word_to_id(word, settings)
 END;
 
-COMMENT ON FUNCTION snowflake_sql.usable_id(bigint, bigint, snowflake_sql.settings, bigint) IS
-'the id that a word stands for, or NULL if it must not be used';
+-- A position, or NULL if it is of other settings.
+CREATE FUNCTION snowflake_sql.own(pos bigint, settings snowflake_sql.settings)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN pos >= (settings).base AND pos <= (settings).base + ((settings).layout).last_tick THEN pos END;
+
+-- The last position of these settings that ids can be of.  NULL if there are no such ids.
+CREATE FUNCTION snowflake_sql.last_position(opened bigint, settings snowflake_sql.settings)
+RETURNS bigint
+LANGUAGE sql VOLATILE PARALLEL SAFE
+RETURN snowflake_sql.own(coalesce(opened >> (settings).timeline_bits,
+	pg_sequence_last_value('snowflake_sql.reserved'::regclass)), settings);
 
 -- The low bits of the WAL timeline, which a promotion changes.
 CREATE FUNCTION snowflake_sql.timeline(settings snowflake_sql.settings)
@@ -821,9 +785,6 @@ RETURN CASE WHEN (settings).timeline_bits = 0 THEN 0::bigint ELSE
 	('x'::text || left(pg_walfile_name(pg_current_wal_insert_lsn()), 8))::bit(32)::bigint
 		& ((1::bigint << (settings).timeline_bits) - 1::bigint)
 END;
-
-COMMENT ON FUNCTION snowflake_sql.timeline(snowflake_sql.settings) IS
-'the timeline in ids that are made now';
 
 -- Throws the error of a call that has no tick to make an id in.  Returns if the call may
 -- wait longer.
@@ -852,9 +813,9 @@ BEGIN
 	ELSIF settings.is_leased AND tick - snowflake_sql.now_tick(layout) <= settings.max_ahead THEN
 		RAISE SQLSTATE 'SF004' USING
 			MESSAGE = 'database has no lease of a worker id for snowflake ids',
-			DETAIL = CASE WHEN settings.end_tick > 0 THEN
+			DETAIL = CASE WHEN settings.end_position > settings.base THEN
 				format('Its lease of worker id %s is for ids before %s, and for the database with OID %s of the server that was started at %s.',
-					settings.worker_id, snowflake_sql.tick_to_time(least(settings.end_tick, layout.last_tick), layout),
+					settings.worker_id, snowflake_sql.tick_to_time(least(settings.end_position - settings.base, layout.last_tick), layout),
 					settings.database, settings.server_start) ELSE 'It has not leased one yet.' END,
 			HINT = 'Schedule a job that calls snowflake_lease() after each third of the lease.';
 	END IF;
@@ -867,12 +828,9 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.refuse_tick(bigint, snowflake_sql.settings, bigint) IS
-'throw an error: no id can be made in a tick, and the call may not wait longer';
-
--- New settings have sequences of their own, which a rollback drops.  The next settings
--- could then begin at the same tick, so no ids are made before a commit.  server_start is
--- compared because a restored dump has the transaction's number from another server.
+-- A rollback takes new settings back, but not the sequences, and the next settings could
+-- have the same positions.  So no tick is opened before a commit.  server_start is compared
+-- because a restored dump has the transaction's number from another server.
 CREATE FUNCTION snowflake_sql.check_committed(settings snowflake_sql.settings)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL SAFE
@@ -888,14 +846,65 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.check_committed(snowflake_sql.settings) IS
-'throw an error if the current transaction has put the settings into force';
+-- Write WAL to disk, up to here.  Before PostgreSQL 17, no function does so for an ordinary
+-- role.  But TRUNCATE does, if the table was created in the same subtransaction and has a
+-- free space map, which takes some pages.
+CREATE FUNCTION snowflake_sql.flush()
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = error
+AS $$
+DECLARE
+	here CONSTANT pg_lsn := pg_current_wal_insert_lsn();
+BEGIN
+	IF current_setting('server_version_num')::integer >= 170000 THEN
+		PERFORM pg_logical_emit_message(false, 'snowflake', '', true);
+	ELSE
+		BEGIN
+			CREATE TABLE snowflake_sql.flushed_table WITH (fillfactor = 10, autovacuum_enabled = off) AS
+				SELECT 'x'::name FROM generate_series(1, 60);
+			TRUNCATE snowflake_sql.flushed_table;
+			RAISE SQLSTATE 'SF000';
+		EXCEPTION WHEN SQLSTATE 'SF000' THEN
+			NULL;
+		END;
+	END IF;
+	IF pg_current_wal_flush_lsn() < here THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('WAL was not written to disk, and wal_level is "%s"', current_setting('wal_level'));
+	END IF;
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.flush() FROM PUBLIC;
+
+-- Move the mark ahead, so that it covers a position.  Call this behind the door.
+CREATE FUNCTION snowflake_sql.reserve(pos bigint, settings snowflake_sql.settings)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	mark CONSTANT bigint := greatest(least(pos, settings.base + (settings.layout).last_tick),
+		snowflake_sql.own(pg_sequence_last_value('snowflake_sql.reserved'), settings));
+BEGIN
+	PERFORM setval('snowflake_sql.reserved', mark);
+	IF settings.is_durable THEN
+		PERFORM snowflake_sql.flush();
+	END IF;
+	PERFORM setval('snowflake_sql.flushed', mark);
+END
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_sql.reserve(bigint, snowflake_sql.settings) FROM PUBLIC;
 
 -- A call that cannot use its word comes here.  To leave the door, it throws SQLSTATE SF000
 -- and catches it, and sends nothing to the client before that, which might not read.  If
 -- another session is behind the door, the call also accepts a tick that has been over for
 -- at most 10 ms: if all sessions queued at the door in each tick, they would wait for each
--- other most of the time.
+-- other most of the time.  For the same reason, the mark moves ahead when half of the
+-- reservation is used up, after a tick was opened: others use that tick meanwhile.
 CREATE FUNCTION snowflake_sql.open_and_take()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -907,8 +916,9 @@ DECLARE
 	opened bigint;
 	word bigint;
 	id bigint;
-	now_tick bigint;
-	next_tick bigint;
+	now_position bigint;
+	next_position bigint;
+	covered bigint;
 	queues boolean := false;
 	waited bigint := 0;
 	pause CONSTANT integer := 10;
@@ -922,27 +932,38 @@ BEGIN
 			END IF;
 			-- the session before us may have opened a tick, or changed the settings
 			settings := snowflake_sql.settings();
-			opened := snowflake_sql.opened();
-			word := snowflake_sql.next_word();
+			opened := pg_sequence_last_value('snowflake_sql.opened');
+			word := nextval('snowflake_sql.word');
 			id := snowflake_sql.usable_id(word, opened, settings, 999);
 			IF id IS NULL THEN
 				PERFORM snowflake_sql.check_committed(settings);
-				now_tick := snowflake_sql.now_tick(settings.layout);
-				next_tick := greatest(now_tick, (opened >> settings.timeline_bits) + 1);
-				IF next_tick - now_tick <= settings.max_ahead AND snowflake_sql.is_allowed(next_tick, settings)
+				now_position := settings.base + snowflake_sql.now_tick(settings.layout);
+				next_position := greatest(now_position, settings.first_position,
+					snowflake_sql.last_position(opened, settings) + 1);
+				IF next_position - now_position <= settings.max_ahead
+					AND snowflake_sql.is_allowed(next_position, settings)
 					AND clock_timestamp() >= (settings.layout).epoch AT TIME ZONE interval '0'
 				THEN
+					-- NULL for the first tick of the settings, and after a crash
+					covered := CASE WHEN snowflake_sql.own(opened >> settings.timeline_bits, settings) IS NOT NULL THEN
+						least(pg_sequence_last_value('snowflake_sql.flushed'), pg_sequence_last_value('snowflake_sql.reserved')) END;
+					IF (next_position <= covered) IS NOT TRUE THEN
+						PERFORM snowflake_sql.reserve(next_position + settings.reservation, settings);
+						covered := NULL;
+					END IF;
 					-- A tick that follows others without a pause begins at 0, so that all of
 					-- its words can be used.  Other ticks begin somewhere in the lower half, so
 					-- that ids are spread evenly modulo any number, even when few are made.
-					opened := (next_tick << settings.timeline_bits) | snowflake_sql.timeline(settings);
+					opened := (next_position << settings.timeline_bits) | snowflake_sql.timeline(settings);
 					word := opened << settings.low_bits;
-					IF next_tick = now_tick THEN
+					IF next_position = now_position THEN
 						word := word + floor(random() * 2 ^ (settings.low_bits - 1))::bigint;
 					END IF;
-					word := snowflake_sql.set_word(word);
-					opened := snowflake_sql.set_opened(opened);
+					PERFORM setval('snowflake_sql.word', word), setval('snowflake_sql.opened', opened);
 					id := snowflake_sql.word_to_id(word, settings);
+					IF next_position > covered - settings.reservation / 2 THEN
+						PERFORM snowflake_sql.reserve(next_position + settings.reservation, settings);
+					END IF;
 				END IF;
 			END IF;
 			RAISE SQLSTATE 'SF000';
@@ -955,23 +976,20 @@ BEGIN
 					RAISE;
 				END IF;
 				queues := true;
-				opened := snowflake_sql.opened();
-				word := snowflake_sql.next_word();
+				opened := pg_sequence_last_value('snowflake_sql.opened');
+				word := nextval('snowflake_sql.word');
 				id := snowflake_sql.usable_id(word, opened, snowflake_sql.settings(), 10000);
 				CONTINUE WHEN id IS NULL;
 		END;
 		IF id IS NOT NULL THEN
 			RETURN id;
 		END IF;
-		PERFORM snowflake_sql.refuse_tick(next_tick, settings, waited);
+		PERFORM snowflake_sql.refuse_tick(next_position - settings.base, settings, waited);
 		PERFORM pg_sleep(pause / 1000.0);
 		waited := waited + pause;
 	END LOOP;
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_sql.open_and_take() IS
-'implementation of snowflake_nextval() when a tick has to be opened';
 
 -- Runs as the owner of the sequences, so that other roles can do nothing else with them.
 -- Setting search_path would take longer than all the rest.  Instead, every name here has a
@@ -982,16 +1000,13 @@ RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
 AS $$
 DECLARE
-	opened CONSTANT bigint := snowflake_sql.opened();
-	word CONSTANT bigint := snowflake_sql.next_word();
+	opened CONSTANT pg_catalog.int8 := pg_catalog.pg_sequence_last_value('snowflake_sql.opened'::pg_catalog.regclass);
+	word CONSTANT pg_catalog.int8 := pg_catalog.nextval('snowflake_sql.word'::pg_catalog.regclass);
 BEGIN
-	RETURN coalesce(snowflake_sql.usable_id(word, opened, snowflake_sql.settings(), 999),
+	RETURN coalesce(snowflake_sql.usable_id(word, opened, snowflake_sql.settings(), 999::pg_catalog.int8),
 		snowflake_sql.open_and_take());
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_sql.next_id() IS
-'implementation of snowflake_nextval()';
 
 -- The tag need not keep ids apart: each word is used once, whatever the tag.
 CREATE FUNCTION snowflake_sql.next_id_with_tag(tag integer)
@@ -1013,9 +1028,6 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.next_id_with_tag(integer) IS
-'implementation of snowflake_nextval(tag)';
-
 -- The last word that this session took is that of its last id, unless a call has failed
 -- since.  A word does not include the tag.
 CREATE FUNCTION snowflake_sql.current_id()
@@ -1025,6 +1037,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	settings CONSTANT snowflake_sql.settings := snowflake_sql.settings();
+	word bigint;
 BEGIN
 	IF (settings.layout).bits[7] > 0 THEN
 		RAISE feature_not_supported USING
@@ -1032,7 +1045,11 @@ BEGIN
 			DETAIL = format('The layout in force is "%s".', (settings.layout).text),
 			HINT = 'Use INSERT ... RETURNING.';
 	END IF;
-	RETURN snowflake_sql.word_to_id(snowflake_sql.last_word(), settings);
+	word := currval('snowflake_sql.word');
+	IF snowflake_sql.own(word >> (settings.low_bits + settings.timeline_bits), settings) IS NULL THEN
+		RAISE object_not_in_prerequisite_state;
+	END IF;
+	RETURN snowflake_sql.word_to_id(word, settings);
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE object_not_in_prerequisite_state USING
 		MESSAGE = 'no snowflake id has been made in this session yet',
@@ -1040,28 +1057,23 @@ EXCEPTION WHEN object_not_in_prerequisite_state THEN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.current_id() IS
-'implementation of snowflake_currval()';
-
--- Have the next id made in a later tick than this one, which must itself be later than all
--- that were opened.  Call this behind the door.
-CREATE FUNCTION snowflake_sql.use_up(tick bigint, settings snowflake_sql.settings)
+-- Have the next id made in a later position than this one, which must itself be later than
+-- all that were opened.  Call this behind the door.
+CREATE FUNCTION snowflake_sql.use_up(pos bigint, settings snowflake_sql.settings)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	prefix CONSTANT bigint := tick << settings.timeline_bits;
+	prefix CONSTANT bigint := pos << settings.timeline_bits;
 BEGIN
-	PERFORM setval(format('snowflake_sql.word_%s', settings.number), (prefix + 1) << settings.low_bits, false),
-		setval(format('snowflake_sql.opened_%s', settings.number), prefix);
+	PERFORM snowflake_sql.reserve(pos, settings);
+	PERFORM setval('snowflake_sql.word', (prefix + 1) << settings.low_bits, false),
+		setval('snowflake_sql.opened', prefix);
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION snowflake_sql.use_up(bigint, snowflake_sql.settings) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_sql.use_up(bigint, snowflake_sql.settings) IS
-'make ids begin above a tick';
 
 CREATE FUNCTION snowflake_sql.advance(id bigint)
 RETURNS void
@@ -1073,16 +1085,18 @@ AS $$
 DECLARE
 	settings snowflake_sql.settings;
 	tick bigint;
-	opened_tick bigint;
+	last_position bigint;
 BEGIN
 	LOCK TABLE snowflake_sql.door IN SHARE UPDATE EXCLUSIVE MODE;
 	settings := snowflake_sql.settings();
 	IF id < 0 OR id > (settings.layout).largest THEN
 		PERFORM snowflake_sql.refuse(id, (settings.layout).largest, (settings.layout).text, NULL::integer);
 	END IF;
+	PERFORM snowflake_sql.check_committed(settings);
 	tick := id >> (settings.layout).shifts[1];
-	opened_tick := snowflake_sql.opened() >> settings.timeline_bits;
-	IF tick >= opened_tick THEN
+	last_position := coalesce(snowflake_sql.last_position(pg_sequence_last_value('snowflake_sql.opened'), settings),
+		settings.first_position - 1);
+	IF settings.base + tick >= last_position THEN
 		IF tick - snowflake_sql.now_tick(settings.layout) > settings.max_ahead THEN
 			RAISE object_not_in_prerequisite_state USING
 				MESSAGE = 'snowflake ids cannot be advanced too far ahead of the clock',
@@ -1090,7 +1104,7 @@ BEGIN
 					snowflake_sql.generated_at(id, settings.layout), settings.max_ahead * (settings.layout).tick / 1000),
 				HINT = 'Check that the id is of the layout in force.';
 		END IF;
-		PERFORM snowflake_sql.use_up(greatest(tick, opened_tick + 1), settings);
+		PERFORM snowflake_sql.use_up(greatest(settings.base + tick, last_position + 1), settings);
 	END IF;
 	-- leave the door now, not at the end of the transaction
 	RAISE SQLSTATE 'SF000';
@@ -1102,13 +1116,12 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION snowflake_sql.advance(bigint) FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_sql.advance(bigint) IS
-'implementation of snowflake_advance()';
-
 --
 -- Configuration
 --
 
+-- All settings from snowflake_configure(), and since when; the row with the greatest
+-- number is in force.
 CREATE TABLE snowflake_sql.configuration (
 	number integer PRIMARY KEY,
 	since timestamptz NOT NULL DEFAULT clock_timestamp(),
@@ -1117,19 +1130,13 @@ CREATE TABLE snowflake_sql.configuration (
 	datacenter_id integer NOT NULL,
 	max_ahead interval NOT NULL,
 	max_wait interval NOT NULL,
-	first_tick bigint NOT NULL,
-	last_tick bigint
+	durable boolean NOT NULL,
+	set_by xid8 NOT NULL DEFAULT pg_current_xact_id(),
+	first_tick bigint NOT NULL,	-- ids are of ticks from this one on
+	last_tick bigint				-- and up to this one; NULL: in force
 );
 
-COMMENT ON TABLE snowflake_sql.configuration IS
-'all settings from snowflake_configure(), and since when; the row with the greatest number is in force';
-COMMENT ON COLUMN snowflake_sql.configuration.number IS
-'also the number of its sequences';
-COMMENT ON COLUMN snowflake_sql.configuration.first_tick IS
-'ids are of ticks from this one on';
-COMMENT ON COLUMN snowflake_sql.configuration.last_tick IS
-'and up to this one; NULL: in force';
-
+-- The lease of a worker id, in one row.
 CREATE TABLE snowflake_sql.lease (
 	only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
 	worker_id integer NOT NULL,
@@ -1139,13 +1146,11 @@ CREATE TABLE snowflake_sql.lease (
 	ends timestamptz NOT NULL
 );
 
-COMMENT ON TABLE snowflake_sql.lease IS
-'the lease of a worker id, in one row';
-
--- Dumps include the rows of these tables, and the sequences.  An extension has to ask
--- for that; outside of one, the call fails.
+-- Dumps include the rows of these tables, and the mark.  An extension has to ask for that;
+-- outside of one, the call fails.
 DO $$
 BEGIN
+	PERFORM pg_catalog.pg_extension_config_dump('snowflake_sql.reserved'::pg_catalog.regclass, ''::pg_catalog.text);
 	PERFORM pg_catalog.pg_extension_config_dump('snowflake_sql.configuration'::pg_catalog.regclass, ''::pg_catalog.text);
 	PERFORM pg_catalog.pg_extension_config_dump('snowflake_sql.lease'::pg_catalog.regclass, ''::pg_catalog.text);
 EXCEPTION WHEN feature_not_supported THEN
@@ -1153,222 +1158,152 @@ EXCEPTION WHEN feature_not_supported THEN
 END
 $$;
 
--- The functions of the layout in force.  They do not belong to the extension, so that a
--- dump includes them, and with them the present settings.
+-- The implementation of snowflake_status().
+CREATE FUNCTION snowflake_sql.status(
+	OUT durable boolean,
+	OUT layout text,
+	OUT worker_id integer,
+	OUT datacenter_id integer,
+	OUT ids_ahead interval,
+	OUT mark_ahead interval,
+	OUT lease_ends timestamptz)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	settings CONSTANT snowflake_sql.settings := snowflake_sql.settings();
+	now_position CONSTANT bigint := settings.base + snowflake_sql.now_tick(settings.layout);
+	tick CONSTANT interval := (settings.layout).tick * interval '1 microsecond';
+BEGIN
+	durable := settings.is_durable;
+	layout := (settings.layout).text;
+	worker_id := settings.worker_id;
+	datacenter_id := settings.datacenter_id;
+	ids_ahead := (snowflake_sql.last_position(pg_sequence_last_value('snowflake_sql.opened'), settings) - now_position) * tick;
+	mark_ahead := (snowflake_sql.own(pg_sequence_last_value('snowflake_sql.reserved'), settings) - now_position) * tick;
+	SELECT ends INTO lease_ends FROM snowflake_sql.lease WHERE settings.is_leased;
+END
+$$;
+
+-- Functions for users that read a layout.  Each comes in two forms: for the layout in its
+-- argument, and for the one in force, which @layout@ stands for.  Some have only the second.
+CREATE FUNCTION snowflake_sql.list_functions(
+	OUT name text,
+	OUT arguments text,
+	OUT result text,
+	OUT properties text,
+	OUT body text,
+	OUT comment text)
+RETURNS SETOF record
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+	VALUES
+	('decode', 'id bigint, layout text', 'snowflake_sql.decoded', 'STRICT',
+		'RETURN snowflake_sql.decode(id, @layout@)', 'all fields of an id; NULL for those that %s lacks'),
+	('timestamp', 'id bigint, layout text', 'timestamptz', '',
+		'RETURN snowflake_sql.generated_at(id, @layout@)', 'when an id was made: the start of its tick, in %s'),
+	('datacenter_id', 'id bigint, layout text', 'integer', '',
+		'RETURN snowflake_sql.checked_field(id, @layout@, 2)', 'the datacenter id of an id, in %s'),
+	('worker_id', 'id bigint, layout text', 'integer', '',
+		'RETURN snowflake_sql.checked_field(id, @layout@, 3)', 'the worker id of an id, in %s'),
+	('timeline', 'id bigint, layout text', 'integer', '',
+		'RETURN snowflake_sql.checked_field(id, @layout@, 4)', 'the low bits of the WAL timeline that an id was made on, in %s'),
+	('lane', 'id bigint, layout text', 'integer', '',
+		'RETURN snowflake_sql.checked_field(id, @layout@, 5)', 'the lane of an id, in %s: the high or low bits of its number within the tick'),
+	('sequence', 'id bigint, layout text', 'integer', '',
+		'RETURN snowflake_sql.checked_field(id, @layout@, 6)', 'the number of an id within its tick and lane, in %s'),
+	('tag', 'id bigint, layout text', 'integer', '',
+		'RETURN snowflake_sql.checked_field(id, @layout@, 7)', 'the tag of an id, in %s'),
+	('from_timestamp', 'instant timestamptz, layout text', 'bigint', 'STRICT',
+		'RETURN snowflake_sql.from_timestamp(instant, @layout@)', 'the smallest id of an instant''s tick, in %s'),
+	('first_from', 'instant timestamptz, layout text', 'bigint', 'STRICT',
+		'RETURN snowflake_sql.first_from(instant, @layout@)',
+		'the smallest id from an instant''s tick on, in %s; 0 if the instant is before the epoch; greater than all ids if it is after the last tick'),
+	('last_before', 'instant timestamptz, layout text', 'bigint', 'STRICT',
+		'RETURN snowflake_sql.last_before(instant, @layout@)',
+		'the largest id before an instant''s tick, in %s; -1 if there is none; the largest id of all if the instant is after the last tick'),
+	('between', 'id bigint, lower_bound timestamptz, upper_bound timestamptz, layout text', 'boolean', '',
+		'RETURN id >= CASE WHEN @is_known@ THEN coalesce(snowflake_sql.first_from(lower_bound, @layout@), 0::bigint) END
+			AND id <= CASE WHEN @is_known@ THEN coalesce(snowflake_sql.last_before(upper_bound, @layout@), 9223372036854775807) END',
+		'whether an id was made at or after lower_bound and before upper_bound, in %s; NULL: no bound'),
+	('layout', 'layout text, OUT name text, OUT bits integer, OUT shift integer, OUT largest bigint', 'SETOF record',
+		'STRICT ROWS 7', 'BEGIN ATOMIC SELECT * FROM snowflake_sql.list_fields(@layout@); END',
+		'the fields of %s, the most significant first'),
+	('capacity', 'INOUT layout text, OUT tick interval, OUT first_instant timestamptz, OUT last_instant timestamptz, '
+		'OUT workers bigint, OUT lanes integer, OUT ids_per_second bigint', 'record',
+		'STRICT', 'BEGIN ATOMIC SELECT * FROM snowflake_sql.capacity(@layout@); END',
+		'%s: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most'),
+	('compose', 'generated_at timestamptz, datacenter_id integer DEFAULT 0, worker_id integer DEFAULT 0, timeline integer DEFAULT 0, '
+		'lane integer DEFAULT 0, sequence integer DEFAULT 0, tag integer DEFAULT 0', 'bigint', 'STABLE PARALLEL SAFE',
+		'RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag], @layout@)',
+		'the id that has these fields, in %s'),
+	('nextval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.next_id()', 'make a new id'),
+	('id', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.next_id()',
+		'make a new id: snowflake_nextval() by another name'),
+	('nextval', 'tag integer', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.next_id_with_tag(tag)',
+		'make a new id that carries a tag, in a layout with the field "tag"'),
+	('status', 'OUT durable boolean, OUT layout text, OUT worker_id integer, OUT datacenter_id integer, OUT ids_ahead interval, '
+		'OUT mark_ahead interval, OUT lease_ends timestamptz', 'record', 'VOLATILE PARALLEL UNSAFE',
+		'BEGIN ATOMIC SELECT * FROM snowflake_sql.status(); END',
+		'durable: whether ids that were seen are not made again after a crash; how far ids, and the mark above which they then begin, are ahead of the clock; layout, worker id and lease'),
+	('currval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.current_id()', 'the last id that this session made');
+END;
+
+-- Create the functions of one form.  Those of the layout in force do not belong to the
+-- extension, so that a dump includes them, and with them the present settings.
 --
 -- CREATE OR REPLACE keeps the owner of a function.  Another role that may create objects in
 -- this schema can have created a function in advance, and could replace it later.  So check
 -- the owners, and do so afterwards, when nobody else can create or change a function.
-CREATE FUNCTION snowflake_sql.create_functions(home regnamespace)
+CREATE FUNCTION snowflake_sql.create_functions(home regnamespace, in_force boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	functions text;
+	f record;
+	signature text;
 	owner name;
-	function regprocedure;
 BEGIN
-	functions := replace($functions$
-CREATE OR REPLACE FUNCTION @home@.snowflake_nextval()
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN snowflake_sql.next_id();
+	FOR f IN SELECT *, arguments ~ '(^|INOUT |, )layout text' AS has_layout FROM snowflake_sql.list_functions() LOOP
+		CONTINUE WHEN NOT (in_force OR f.has_layout);
+		IF NOT in_force THEN
+			-- if the id is NULL, the layout may be wrong
+			f.body := replace(f.body, 'snowflake_sql.decode(', 'snowflake_sql.decode_strictly(');
+			f.properties := 'IMMUTABLE PARALLEL SAFE ' || f.properties;
+		ELSIF f.has_layout THEN
+			f.arguments := CASE WHEN f.arguments ~ 'INOUT' THEN replace(f.arguments, 'INOUT', 'OUT')
+				ELSE regexp_replace(f.arguments, '(, )?layout text(, )?', '') END;
+			f.properties := 'STABLE PARALLEL SAFE ' || replace(f.properties, 'STRICT', '');
+		END IF;
+		f.body := replace(replace(f.body,
+			'@layout@', CASE WHEN in_force THEN '(snowflake_sql.settings()).layout' ELSE 'snowflake_sql.read_layout(layout)' END),
+			'@is_known@', CASE WHEN in_force THEN 'true' ELSE 'layout IS NOT NULL' END);
+		EXECUTE format('CREATE %s FUNCTION %s.snowflake_%s(%s) RETURNS %s LANGUAGE sql %s %s',
+			CASE WHEN in_force THEN 'OR REPLACE' END, home, f.name, f.arguments, f.result, f.properties, f.body);
 
-COMMENT ON FUNCTION @home@.snowflake_nextval() IS
-'make a new id';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_id()
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN snowflake_sql.next_id();
-
-COMMENT ON FUNCTION @home@.snowflake_id() IS
-'make a new id: snowflake_nextval() by another name';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_nextval(tag integer)
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN snowflake_sql.next_id_with_tag(tag);
-
-COMMENT ON FUNCTION @home@.snowflake_nextval(integer) IS
-'make a new id that carries a tag, in a layout with the field "tag"';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_currval()
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN snowflake_sql.current_id();
-
-COMMENT ON FUNCTION @home@.snowflake_currval() IS
-'the last id that this session made';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_decode(id bigint)
-RETURNS snowflake_sql.decoded
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.decode(id, (snowflake_sql.settings()).layout);
-
-COMMENT ON FUNCTION @home@.snowflake_decode(bigint) IS
-'all fields of an id; NULL for those that the layout lacks';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_timestamp(id bigint)
-RETURNS timestamptz
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.generated_at(id, (snowflake_sql.settings()).layout);
-
-COMMENT ON FUNCTION @home@.snowflake_timestamp(bigint) IS
-'when an id was made: the start of its tick';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_datacenter_id(id bigint)
-RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 2);
-
-COMMENT ON FUNCTION @home@.snowflake_datacenter_id(bigint) IS
-'the datacenter id of an id';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_worker_id(id bigint)
-RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 3);
-
-COMMENT ON FUNCTION @home@.snowflake_worker_id(bigint) IS
-'the worker id of an id';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_timeline(id bigint)
-RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 4);
-
-COMMENT ON FUNCTION @home@.snowflake_timeline(bigint) IS
-'the low bits of the WAL timeline that an id was made on';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_lane(id bigint)
-RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 5);
-
-COMMENT ON FUNCTION @home@.snowflake_lane(bigint) IS
-'the lane of an id: the high or low bits of its number within the tick';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_sequence(id bigint)
-RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 6);
-
-COMMENT ON FUNCTION @home@.snowflake_sequence(bigint) IS
-'the number of an id within its tick and lane';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_tag(id bigint)
-RETURNS integer
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, (snowflake_sql.settings()).layout, 7);
-
-COMMENT ON FUNCTION @home@.snowflake_tag(bigint) IS
-'the tag of an id';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_compose(generated_at timestamptz,
-	datacenter_id integer DEFAULT 0,
-	worker_id integer DEFAULT 0,
-	timeline integer DEFAULT 0,
-	lane integer DEFAULT 0,
-	sequence integer DEFAULT 0,
-	tag integer DEFAULT 0)
-RETURNS bigint
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag],
-	(snowflake_sql.settings()).layout);
-
-COMMENT ON FUNCTION @home@.snowflake_compose(timestamptz, integer, integer, integer,
-	integer, integer, integer) IS
-'the id that has these fields';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_from_timestamp(instant timestamptz)
-RETURNS bigint
-LANGUAGE sql STABLE STRICT PARALLEL SAFE
-RETURN snowflake_sql.from_timestamp(instant, (snowflake_sql.settings()).layout);
-
-COMMENT ON FUNCTION @home@.snowflake_from_timestamp(timestamptz) IS
-'the smallest id of an instant''s tick';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_first_from(instant timestamptz)
-RETURNS bigint
-LANGUAGE sql STABLE STRICT PARALLEL SAFE
-RETURN snowflake_sql.first_from(instant, (snowflake_sql.settings()).layout);
-
-COMMENT ON FUNCTION @home@.snowflake_first_from(timestamptz) IS
-'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_last_before(instant timestamptz)
-RETURNS bigint
-LANGUAGE sql STABLE STRICT PARALLEL SAFE
-RETURN snowflake_sql.last_before(instant, (snowflake_sql.settings()).layout);
-
-COMMENT ON FUNCTION @home@.snowflake_last_before(timestamptz) IS
-'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz)
-RETURNS boolean
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN id >= coalesce(snowflake_sql.first_from(lower_bound, (snowflake_sql.settings()).layout), 0::bigint)
-	AND id <= coalesce(snowflake_sql.last_before(upper_bound, (snowflake_sql.settings()).layout), 9223372036854775807);
-
-COMMENT ON FUNCTION @home@.snowflake_between(bigint, timestamptz, timestamptz) IS
-'whether an id was made at or after lower_bound and before upper_bound; NULL: no bound';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_layout(
-	OUT name text,
-	OUT bits integer,
-	OUT shift integer,
-	OUT largest bigint)
-RETURNS SETOF record
-LANGUAGE sql STABLE PARALLEL SAFE ROWS 7
-BEGIN ATOMIC
-	SELECT * FROM snowflake_sql.list_fields((snowflake_sql.settings()).layout);
-END;
-
-COMMENT ON FUNCTION @home@.snowflake_layout() IS
-'the fields of the layout in force, the most significant first';
-
-CREATE OR REPLACE FUNCTION @home@.snowflake_capacity(
-	OUT layout text,
-	OUT tick interval,
-	OUT first_instant timestamptz,
-	OUT last_instant timestamptz,
-	OUT workers bigint,
-	OUT lanes integer,
-	OUT ids_per_second bigint)
-LANGUAGE sql STABLE PARALLEL SAFE
-BEGIN ATOMIC
-	SELECT * FROM snowflake_sql.capacity((snowflake_sql.settings()).layout);
-END;
-
-COMMENT ON FUNCTION @home@.snowflake_capacity() IS
-'the layout in force: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
-$functions$, '@home@', home::text);
-	EXECUTE functions;
-
-	-- each function has a comment
-	SELECT p.oid, r.rolname INTO function, owner
-	FROM regexp_matches(functions, E'COMMENT ON FUNCTION (.*?) IS\\n', 'g') AS match,
-		pg_proc AS p, pg_roles AS r
-	WHERE p.oid = match[1]::regprocedure AND r.oid = p.proowner AND NOT r.rolsuper AND r.rolname <> current_user
-		AND r.oid <> (SELECT nspowner FROM pg_namespace WHERE nspname = 'snowflake_sql')
-	LIMIT 1;
-	IF FOUND THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = format('function %s belongs to another role', function),
-			DETAIL = format('Its owner, the role "%s", could replace it later.', owner),
-			HINT = 'Drop the function, or change its owner to that of the schema snowflake_sql.';
-	END IF;
+		-- only the types of the arguments for input
+		signature := format('%s.snowflake_%s(%s)', home, f.name, regexp_replace(
+			regexp_replace(f.arguments, '(, )?\mOUT [^,]*| DEFAULT 0', '', 'g'), '(^|, )(INOUT )?\w+ ', '\1', 'g'));
+		EXECUTE format('COMMENT ON FUNCTION %s IS %L', signature,
+			format(f.comment, CASE WHEN in_force THEN 'the layout in force' ELSE 'the given layout' END));
+		SELECT rolname INTO owner
+		FROM pg_proc JOIN pg_roles ON pg_roles.oid = proowner
+		WHERE pg_proc.oid = signature::regprocedure AND NOT rolsuper AND rolname <> current_user
+			AND proowner <> (SELECT nspowner FROM pg_namespace WHERE nspname = 'snowflake_sql');
+		IF FOUND THEN
+			RAISE object_not_in_prerequisite_state USING
+				MESSAGE = format('function %s belongs to another role', signature),
+				DETAIL = format('Its owner, the role "%s", could replace it later.', owner),
+				HINT = 'Drop the function, or change its owner to that of the schema snowflake_sql.';
+		END IF;
+	END LOOP;
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_sql.create_functions(regnamespace) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_sql.create_functions(regnamespace, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_sql.create_functions(regnamespace) IS
-'create the functions of the layout in force';
-
--- Create the functions whose constants follow from the settings.
+-- Put settings into force: create the function that returns them as a constant.
 CREATE FUNCTION snowflake_sql.apply(settings snowflake_sql.settings)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1378,62 +1313,12 @@ BEGIN
 	settings.server_start := pg_postmaster_start_time();
 	settings.database := snowflake_sql.database();
 	settings.set_by := pg_current_xact_id();
-	EXECUTE format($functions$
-CREATE OR REPLACE FUNCTION snowflake_sql.settings()
-RETURNS snowflake_sql.settings
-LANGUAGE sql STABLE PARALLEL SAFE
-RETURN %1$L::snowflake_sql.settings;
-
-COMMENT ON FUNCTION snowflake_sql.settings() IS
-'the settings from snowflake_configure(), as a constant';
-
-CREATE OR REPLACE FUNCTION snowflake_sql.opened()
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL SAFE
-RETURN pg_sequence_last_value('snowflake_sql.opened_%2$s'::regclass);
-
-COMMENT ON FUNCTION snowflake_sql.opened() IS
-'the prefix of the tick in which ids are made';
-
-CREATE OR REPLACE FUNCTION snowflake_sql.next_word()
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN nextval('snowflake_sql.word_%2$s'::regclass);
-
-COMMENT ON FUNCTION snowflake_sql.next_word() IS
-'take a word';
-
-CREATE OR REPLACE FUNCTION snowflake_sql.last_word()
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN currval('snowflake_sql.word_%2$s'::regclass);
-
-COMMENT ON FUNCTION snowflake_sql.last_word() IS
-'the word that this session took last';
-
-CREATE OR REPLACE FUNCTION snowflake_sql.set_word(word bigint)
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN setval('snowflake_sql.word_%2$s'::regclass, word);
-
-COMMENT ON FUNCTION snowflake_sql.set_word(bigint) IS
-'take a word, and continue after it';
-
-CREATE OR REPLACE FUNCTION snowflake_sql.set_opened(prefix bigint)
-RETURNS bigint
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-RETURN setval('snowflake_sql.opened_%2$s'::regclass, prefix);
-
-COMMENT ON FUNCTION snowflake_sql.set_opened(bigint) IS
-'make ids in a tick from now on';
-$functions$, settings, settings.number);
+	EXECUTE format('CREATE OR REPLACE FUNCTION snowflake_sql.settings() RETURNS snowflake_sql.settings
+		LANGUAGE sql STABLE PARALLEL SAFE RETURN %L::snowflake_sql.settings', settings);
 END
 $$;
 
 REVOKE EXECUTE ON FUNCTION snowflake_sql.apply(snowflake_sql.settings) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_sql.apply(snowflake_sql.settings) IS
-'create the functions whose constants follow from the settings';
 
 -- The first tick that begins at an instant or later.
 CREATE FUNCTION snowflake_sql.first_tick_from(instant timestamptz, layout snowflake_sql.layout)
@@ -1449,9 +1334,6 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_sql.first_tick_from(timestamptz, snowflake_sql.layout) IS
-'the first tick that begins at an instant or later';
-
 -- Put settings into force.  If the worker id is NULL, no ids can be made until one is
 -- leased.
 --
@@ -1461,12 +1343,12 @@ COMMENT ON FUNCTION snowflake_sql.first_tick_from(timestamptz, snowflake_sql.lay
 -- that returns begins above its old ids.
 --
 -- The door stays locked until the transaction ends, so that only the new settings open
--- ticks.  Each configuration has sequences of its own, which begin without an open tick:
--- the first call has to open one, and fails if the settings are not committed.  A
--- statement that still has the old settings uses words of the old tick, which are below
--- the new start, until it comes to the door.
+-- ticks.  Their positions differ from those before: the sign does by turns, and the bits
+-- above the tick do as far as there are any.  So the first call has to open a tick, and
+-- fails if the settings are not committed.  A statement that still has the old settings
+-- uses words of the old tick, which are below the new start, until it comes to the door.
 CREATE FUNCTION snowflake_sql.configure(home regnamespace, new_layout text, new_worker_id integer,
-	new_datacenter_id integer, new_max_ahead interval, new_max_wait interval,
+	new_datacenter_id integer, new_max_ahead interval, new_max_wait interval, durable boolean,
 	lease_starts timestamptz, lease_ends timestamptz)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1476,11 +1358,13 @@ AS $$
 DECLARE
 	layout snowflake_sql.layout;
 	settings snowflake_sql.settings;
+	old_settings snowflake_sql.settings;
 	previous snowflake_sql.configuration;
-	opened_tick bigint;
+	new_number integer := 1;
 	lane_bits integer;
-	old_sequence regclass;
-	lock_timeout CONSTANT text := current_setting('lock_timeout');
+	word_bits integer;
+	opened bigint;
+	old_position bigint;
 	furthest bigint;
 	needed bigint := 0;
 	wanted bigint := 0;
@@ -1516,38 +1400,41 @@ BEGIN
 	END IF;
 	settings.max_ahead := div(extract(epoch FROM new_max_ahead) * 1000000, layout.tick);
 	settings.max_wait := extract(epoch FROM new_max_wait) * 1000;
+	-- after a crash, calls wait for what ids have to be ahead of max_ahead
+	settings.reservation := greatest(100000, least(2000000, settings.max_ahead * layout.tick / 2)) / layout.tick;
 	settings.is_leased := new_worker_id IS NULL OR lease_ends IS NOT NULL;
-	settings.end_tick := CASE WHEN new_worker_id IS NULL THEN 0
-		ELSE coalesce(snowflake_sql.first_tick_from(lease_ends, layout), layout.last_tick + 1) END;
+	settings.is_durable := coalesce(durable, current_setting('server_version_num')::integer >= 170000);
+	IF settings.is_durable THEN
+		BEGIN
+			PERFORM snowflake_sql.flush();
+		EXCEPTION WHEN OTHERS THEN
+			RAISE object_not_in_prerequisite_state USING
+				MESSAGE = 'snowflake ids cannot be durable on this server',
+				DETAIL = format('A flush of WAL failed: %s.', SQLERRM),
+				HINT = 'With durable => false, ids that were seen, but not committed, can be made again after a crash.';
+		END;
+	END IF;
 
 	-- lease() has this lock when it calls us; without the lock, it could be about to put
 	-- the old settings into force again
 	LOCK TABLE snowflake_sql.lease IN SHARE UPDATE EXCLUSIVE MODE;
-	SELECT * INTO previous FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
-
-	-- Drop sequences from before the present settings, except those that an open transaction
-	-- has used; any role can create views on them, which must not make this fail.  Behind
-	-- the door, a wait for a sequence could be part of a deadlock, however short it is.
-	PERFORM set_config('lock_timeout', '1ms', true);
-	FOR old_sequence IN
-		SELECT oid::regclass FROM pg_class
-		WHERE relnamespace = 'snowflake_sql'::regnamespace AND relkind = 'S'
-			AND substring(relname FROM '[0-9]+$')::integer < previous.number
-	LOOP
-		BEGIN
-			EXECUTE format('DROP SEQUENCE %s', old_sequence);
-		EXCEPTION WHEN lock_not_available OR dependent_objects_still_exist THEN
-			NULL;
-		END;
-	END LOOP;
-	PERFORM set_config('lock_timeout', lock_timeout, true);
-
 	LOCK TABLE snowflake_sql.door IN SHARE UPDATE EXCLUSIVE MODE;
-	settings.number := coalesce(previous.number, 0) + 1;
+	SELECT * INTO previous FROM snowflake_sql.configuration ORDER BY number DESC LIMIT 1;
 	furthest := greatest(snowflake_sql.now_tick(layout), 0) + settings.max_ahead;
-	IF previous.number IS NOT NULL THEN
-		opened_tick := snowflake_sql.opened() >> (snowflake_sql.settings()).timeline_bits;
-		UPDATE snowflake_sql.configuration SET last_tick = opened_tick WHERE number = previous.number;
+	IF FOUND THEN
+		old_settings := snowflake_sql.settings();
+		opened := pg_sequence_last_value('snowflake_sql.opened');
+		old_position := coalesce(snowflake_sql.last_position(opened, old_settings), old_settings.first_position - 1);
+		IF previous.set_by = pg_current_xact_id_if_assigned() AND old_settings.server_start = pg_postmaster_start_time() THEN
+			new_number := previous.number + 2;
+		ELSE
+			new_number := previous.number + 1;
+			-- leave no position of earlier settings behind, which could have the same sign as ours
+			IF snowflake_sql.own(opened >> old_settings.timeline_bits, old_settings) IS NULL THEN
+				PERFORM snowflake_sql.use_up(greatest(old_position, old_settings.base), old_settings);
+			END IF;
+		END IF;
+		UPDATE snowflake_sql.configuration SET last_tick = old_position - old_settings.base WHERE number = previous.number;
 
 		-- wanted: the first tick above all ids; needed: above all that new ids could equal
 		SELECT max(above), coalesce(max(above) FILTER (WHERE old.text <> layout.text
@@ -1571,30 +1458,28 @@ BEGIN
 		END IF;
 	END IF;
 	first_tick := greatest(wanted, snowflake_sql.first_tick_from(lease_starts, layout), 0);
-	IF first_tick >= layout.last_tick THEN
+	IF first_tick > layout.last_tick THEN
 		PERFORM snowflake_sql.refuse_tick(layout.last_tick + 1, settings, 0);
 	END IF;
-	-- use_up() below uses up first_tick
-	settings.start_tick := first_tick + 1;
 
-	EXECUTE format('CREATE SEQUENCE snowflake_sql.word_%1$s MINVALUE 0; CREATE SEQUENCE snowflake_sql.opened_%1$s MINVALUE 0',
-		settings.number);
+	word_bits := layout.bits[1] + settings.timeline_bits + settings.low_bits;
+	settings.base := (new_number / 2 & ((1 << greatest(least(62 - word_bits, 10), 0)) - 1))::bigint << layout.bits[1];
+	IF new_number % 2 = 1 THEN
+		settings.base := settings.base + (-9223372036854775808 >> (settings.timeline_bits + settings.low_bits));
+	END IF;
+	settings.first_position := settings.base + first_tick;
+	settings.end_position := settings.base + CASE WHEN new_worker_id IS NULL THEN 0
+		ELSE coalesce(snowflake_sql.first_tick_from(lease_ends, layout), layout.last_tick + 1) END;
 	PERFORM snowflake_sql.apply(settings);
-	PERFORM snowflake_sql.use_up(first_tick, settings);
-	PERFORM snowflake_sql.create_functions(home);
-	INSERT INTO snowflake_sql.configuration (number, layout, worker_id, datacenter_id, max_ahead, max_wait, first_tick)
-	VALUES (settings.number, layout.text, new_worker_id, new_datacenter_id, new_max_ahead, new_max_wait,
-		settings.start_tick);
-
+	PERFORM snowflake_sql.create_functions(home, true);
+	INSERT INTO snowflake_sql.configuration (number, layout, worker_id, datacenter_id, max_ahead, max_wait, durable, first_tick)
+	VALUES (new_number, layout.text, new_worker_id, new_datacenter_id, new_max_ahead, new_max_wait, settings.is_durable,
+		first_tick);
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer, interval, interval,
+REVOKE EXECUTE ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer, interval, interval, boolean,
 	timestamptz, timestamptz) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer, interval, interval,
-	timestamptz, timestamptz) IS
-'implementation of snowflake_configure()';
 
 -- A lease is a range of time in the ids; see the extension snowflake_registry.  A lease of
 -- another database, or from before the start of the server, is not renewed: this database
@@ -1631,7 +1516,7 @@ BEGIN
 			'SELECT NULL::bigint, NULL::timestamptz, snowflake_registry.renew(%L::bigint, %L::uuid, %L::timestamptz, %L::timestamptz, %L::interval)',
 			held.worker_id, held.instance, held.ends, clock_timestamp(), duration));
 		IF grant_of.ends IS NOT NULL THEN
-			settings.end_tick := snowflake_sql.first_tick_from(grant_of.ends, settings.layout);
+			settings.end_position := settings.base + snowflake_sql.first_tick_from(grant_of.ends, settings.layout);
 			PERFORM snowflake_sql.apply(settings);
 			UPDATE snowflake_sql.lease SET ends = grant_of.ends;
 			RETURN grant_of.ends;
@@ -1647,7 +1532,7 @@ BEGIN
 		RETURN NULL;
 	END IF;
 	PERFORM snowflake_sql.configure(home, configuration.layout, grant_of.worker_id::integer, configuration.datacenter_id,
-		configuration.max_ahead, configuration.max_wait, grant_of.starts, grant_of.ends);
+		configuration.max_ahead, configuration.max_wait, configuration.durable, grant_of.starts, grant_of.ends);
 	INSERT INTO snowflake_sql.lease (worker_id, instance, server_start, database, ends)
 	VALUES (grant_of.worker_id, new_instance, pg_postmaster_start_time(), snowflake_sql.database(), grant_of.ends);
 	RETURN grant_of.ends;
@@ -1655,9 +1540,6 @@ END
 $$;
 
 REVOKE EXECUTE ON FUNCTION snowflake_sql.lease(regnamespace, text, interval, text) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_sql.lease(regnamespace, text, interval, text) IS
-'implementation of snowflake_lease()';
 
 -- Run a query in this database or, given a connection string or the name of a foreign
 -- server, through dblink.
@@ -1696,76 +1578,16 @@ $$;
 
 REVOKE EXECUTE ON FUNCTION snowflake_sql.ask_registry(text, text) FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_sql.ask_registry(text, text) IS
-'ask a registry for a lease';
-
 --
--- Functions for users, except those that snowflake_configure() creates
+-- Functions for users
 --
 
-CREATE FUNCTION snowflake_decode(id bigint, layout text)
-RETURNS snowflake_sql.decoded
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN snowflake_sql.decode_strictly(id, snowflake_sql.read_layout(layout));
-
-COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
-'all fields of an id of the given layout; NULL for those that it lacks';
-
-CREATE FUNCTION snowflake_timestamp(id bigint, layout text)
-RETURNS timestamptz
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.generated_at(id, snowflake_sql.read_layout(layout));
-
-COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
-'when an id was made: the start of its tick, in the given layout';
-
-CREATE FUNCTION snowflake_datacenter_id(id bigint, layout text)
-RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 2);
-
-COMMENT ON FUNCTION snowflake_datacenter_id(bigint, text) IS
-'the datacenter id of an id, in the given layout';
-
-CREATE FUNCTION snowflake_worker_id(id bigint, layout text)
-RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 3);
-
-COMMENT ON FUNCTION snowflake_worker_id(bigint, text) IS
-'the worker id of an id, in the given layout';
-
-CREATE FUNCTION snowflake_timeline(id bigint, layout text)
-RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 4);
-
-COMMENT ON FUNCTION snowflake_timeline(bigint, text) IS
-'the low bits of the WAL timeline that an id was made on, in the given layout';
-
-CREATE FUNCTION snowflake_lane(id bigint, layout text)
-RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 5);
-
-COMMENT ON FUNCTION snowflake_lane(bigint, text) IS
-'the lane of an id, in the given layout';
-
-CREATE FUNCTION snowflake_sequence(id bigint, layout text)
-RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 6);
-
-COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
-'the number of an id within its tick and lane, in the given layout';
-
-CREATE FUNCTION snowflake_tag(id bigint, layout text)
-RETURNS integer
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.checked_field(id, snowflake_sql.read_layout(layout), 7);
-
-COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
-'the tag of an id, in the given layout';
+DO $$
+BEGIN
+	PERFORM snowflake_sql.create_functions(oid::pg_catalog.regnamespace, false)
+	FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema();
+END
+$$;
 
 -- The parameter names differ from those of the next function, so that a call by name finds
 -- that one.  Parameters without names would not survive a dump.
@@ -1797,88 +1619,25 @@ COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
 	integer, integer, integer, integer) IS
 'the id of the given layout that has these fields; those left out are 0';
 
-CREATE FUNCTION snowflake_from_timestamp(instant timestamptz, layout text)
-RETURNS bigint
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN snowflake_sql.from_timestamp(instant, snowflake_sql.read_layout(layout));
-
-COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz, text) IS
-'the smallest id of an instant''s tick, in the given layout';
-
-CREATE FUNCTION snowflake_first_from(instant timestamptz, layout text)
-RETURNS bigint
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN snowflake_sql.first_from(instant, snowflake_sql.read_layout(layout));
-
-COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
-'the smallest id from an instant''s tick on, in the given layout; 0 if the instant is before the epoch; greater than all ids if it is after the last tick';
-
-CREATE FUNCTION snowflake_last_before(instant timestamptz, layout text)
-RETURNS bigint
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN snowflake_sql.last_before(instant, snowflake_sql.read_layout(layout));
-
-COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
-'the largest id before an instant''s tick, in the given layout; -1 if there is none; the largest id of all if the instant is after the last tick';
-
-CREATE FUNCTION snowflake_between(id bigint, lower_bound timestamptz, upper_bound timestamptz, layout text)
-RETURNS boolean
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN id >= CASE WHEN layout IS NOT NULL THEN
-		coalesce(snowflake_sql.first_from(lower_bound, snowflake_sql.read_layout(layout)), 0::bigint) END
-	AND id <= CASE WHEN layout IS NOT NULL THEN
-		coalesce(snowflake_sql.last_before(upper_bound, snowflake_sql.read_layout(layout)), 9223372036854775807) END;
-
-COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
-'whether an id of the given layout was made at or after lower_bound and before upper_bound; NULL: no bound';
-
-CREATE FUNCTION snowflake_layout(layout text,
-	OUT name text,
-	OUT bits integer,
-	OUT shift integer,
-	OUT largest bigint)
-RETURNS SETOF record
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 7
-BEGIN ATOMIC
-	SELECT * FROM snowflake_sql.list_fields(snowflake_sql.read_layout(layout));
-END;
-
-COMMENT ON FUNCTION snowflake_layout(text) IS
-'the fields of the given layout, the most significant first';
-
-CREATE FUNCTION snowflake_capacity(INOUT layout text,
-	OUT tick interval,
-	OUT first_instant timestamptz,
-	OUT last_instant timestamptz,
-	OUT workers bigint,
-	OUT lanes integer,
-	OUT ids_per_second bigint)
-LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-BEGIN ATOMIC
-	SELECT * FROM snowflake_sql.capacity(snowflake_sql.read_layout(layout));
-END;
-
-COMMENT ON FUNCTION snowflake_capacity(text) IS
-'the given layout: from when (its epoch) to when ids last, how many workers there can be, and how many ids each makes per second at most';
-
 -- It creates functions in the schema of the other functions for users.
 CREATE FUNCTION snowflake_configure(layout text,
 	worker_id integer,
 	datacenter_id integer DEFAULT 0,
 	max_ahead interval DEFAULT '5 seconds',
-	max_wait interval DEFAULT '1 second')
+	max_wait interval DEFAULT '1 second',
+	durable boolean DEFAULT NULL)
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 BEGIN ATOMIC
-	SELECT snowflake_sql.configure(pronamespace::regnamespace, layout, worker_id, datacenter_id, max_ahead, max_wait,
+	SELECT snowflake_sql.configure(pronamespace::regnamespace, layout, worker_id, datacenter_id, max_ahead, max_wait, durable,
 		NULL::timestamptz, NULL::timestamptz)
 	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure::oid;
 END;
 
-REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_configure(text, integer, integer, interval, interval) IS
-'set how ids are made: the layout, the worker id (NULL: one that snowflake_lease() leases), how far ids can be ahead of the clock, and how long a call waits if they would be further ahead';
+COMMENT ON FUNCTION snowflake_configure(text, integer, integer, interval, interval, boolean) IS
+'set how ids are made: the layout, the worker id (NULL: one that snowflake_lease() leases), how far ids can be ahead of the clock, how long a call waits if they would be further ahead, and whether ids that were seen are not made again after a crash (NULL: if the server is PostgreSQL 17 or later)';
 
 CREATE FUNCTION snowflake_lease(registry text DEFAULT NULL,
 	duration interval DEFAULT '1 minute',

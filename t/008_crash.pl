@@ -1,6 +1,7 @@
 # No id is made twice across crashes, even if the seconds before pass again: servers and
 # backends are killed while many clients make ids, and the clock is set back while they
-# are down.  The clients keep the ids that they saw, committed or not.
+# are down.  The clients keep the ids that they saw, committed or not.  The same for the
+# edition in SQL.
 #
 # SNOWFLAKE_CRASH_ROUNDS sets the number of rounds (default 6).
 
@@ -144,6 +145,45 @@ foreach my $mutant (with_mutants() ? 'does not flush' : ())
 		last if $duplicates > 0;
 	}
 	cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
+	$node->stop('immediate');
+}
+
+# The edition in SQL, where nothing but its own flush writes WAL in time
+sub new_sql_server
+{
+	my ($name, $options, $script) = @_;
+	my $server = new_hunting_server($name, wal_writer_delay => '10s', wal_level => 'replica');
+
+	$server->safe_psql('postgres', "DROP EXTENSION snowflake;\n$script");
+	# the crash must not take the settings away
+	$server->safe_psql(
+		'postgres',
+		"SELECT snowflake_configure('snowflake lane:0', 1, max_wait => '0', $options); CHECKPOINT");
+	return $server;
+}
+
+my $script = slurp_file('sql-only/snowflake_sql--1.0.sql');
+$node = new_sql_server('sql', 'durable => true', $script);
+($ids, $duplicates, $relived, $errors) = hunt($node, rounds => $rounds, far => 1);
+is($duplicates, 0, 'in SQL: no id is made twice');
+cmp_ok($ids, '>', 1_000 * $rounds, 'in SQL: many ids were made');
+cmp_ok($relived, '>=', $rounds / 2, 'in SQL: the same seconds passed again');
+delete $errors->{SF001};
+is(join(' ', %$errors), '', 'in SQL: the only errors are that the clock is behind');
+$node->stop;
+
+my %mutants = (
+	'does not flush' => [ 'durable => false', $script ],
+	'has logged state' => [ 'durable => true', $script =~ s/UNLOGGED //gr ]);
+foreach my $mutant (with_mutants() ? sort keys %mutants : ())
+{
+	$node = new_sql_server('sql_' . ($mutant =~ tr/ /_/r), @{ $mutants{$mutant} });
+	foreach my $try (1 .. 5)
+	{
+		($ids, $duplicates) = hunt($node, rounds => 2, ways => ['kill -9 of the postmaster']);
+		last if $duplicates > 0;
+	}
+	cmp_ok($duplicates, '>', 0, "mutant in SQL that $mutant: duplicates are found");
 	$node->stop('immediate');
 }
 

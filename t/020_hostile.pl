@@ -423,6 +423,7 @@ my @sql_statements = (
 	'SELECT public.snowflake_nextval()',
 	'SELECT public.snowflake_id()',
 	'SELECT public.snowflake_currval()',
+	'SELECT public.snowflake_status()',
 	"SELECT public.snowflake_configure('snowflake lane:0 tag:3'::pg_catalog.text, 1, 0, $interval, $interval)",
 	'SELECT public.snowflake_nextval(2)',
 	"SELECT public.snowflake_advance(public.snowflake_first_from($clock))",

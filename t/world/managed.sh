@@ -1,0 +1,79 @@
+#!/bin/bash
+#
+# The edition in SQL where managed servers have it: in PGlite, which is PostgreSQL for
+# WebAssembly, from npm, where the process is killed and the same time passes again; and as
+# an extension of pg_tle, if SNOWFLAKE_PG_TLE is the pg_config of a server that has it.
+#
+# usage: t/world/managed.sh
+
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+. script/lib.sh
+
+status=0
+work=$(mktemp --directory --tmpdir snowflake-managed.XXXXXX)
+trap 'rm -rf "$work"' EXIT
+script=$PWD/sql-only/snowflake_sql--1.0.sql
+
+# Count the ids that come twice in PGlite when it is killed and the clock set back.
+count_again()
+{
+	local durable=$1 dir=$work/$1 start
+
+	mkdir "$dir"
+	start=$(date +%s%3N)
+	node "$work/pglite.mjs" "$start" "$dir/data" "$script" "$durable" >"$dir/ids" || true
+	node "$work/pglite.mjs" "$start" "$dir/data" >>"$dir/ids" || true
+	wc -l <"$dir/ids"
+	sort "$dir/ids" | uniq --repeated | wc -l
+}
+
+command -v npm >/dev/null || need_packages nodejs npm
+cp t/world/pglite.mjs "$work"
+npm install --loglevel=error --no-save --no-audit --no-fund --prefix "$work" @electric-sql/pglite >"$work/npm.log" 2>&1 ||
+	{ cat "$work/npm.log"; die "could not install PGlite"; }
+check 'PGlite: of 20000 ids, none comes twice' "$(count_again true 2>"$work/killed" | xargs)" = '20000 0'
+check 'PGlite: unless they need not be durable' "$(count_again false 2>>"$work/killed" | xargs)" != '20000 0'
+[ "$status" -eq 0 ] || sed 's/^/# /' "$work/killed"
+
+query()
+{
+	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 "$@"
+}
+
+# Install it as an extension of pg_tle, make ids as a role without privileges, and crash.
+check_pg_tle()
+{
+	local before after
+
+	bindir=$("$SNOWFLAKE_PG_TLE" --bindir)
+	[ "$(id -u)" -ne 0 ] || chown postgres "$work"
+	trap 'stop_server "$work"; rm -rf "$work"' EXIT
+	start_server "$work" <<'END'
+shared_preload_libraries = 'pg_tle'
+END
+	query --command='CREATE EXTENSION pg_tle; CREATE ROLE keeper LOGIN; CREATE ROLE visitor LOGIN; GRANT pgtle_admin TO keeper' \
+		--command='GRANT CREATE ON DATABASE postgres TO keeper; GRANT CREATE ON SCHEMA public TO keeper'
+	{
+		printf '%s' "SELECT pgtle.install_extension('snowflake_sql', '1.0', 'snowflake ids in SQL', \$_snowflake_\$"
+		cat "$script"
+		echo "\$_snowflake_\$); CREATE EXTENSION snowflake_sql; SELECT snowflake_configure('snowflake', 1, durable => true);"
+	} | query --username=keeper >/dev/null
+	before=$(query --username=visitor --command='SELECT max(snowflake_nextval()) FROM generate_series(1, 1000)')
+	as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/log" --silent --wait --mode=immediate restart
+	after=$(query --username=visitor --command='SELECT snowflake_nextval()')
+	check 'pg_tle: ids go on after a crash' "$after" -gt "$before"
+	check 'pg_tle: and are above the mark' "$(query --username=visitor --command="SELECT durable AND ids_ahead > '0.5 s' FROM snowflake_status()")" = t
+	pg_dump --file="$work/dump"
+	createdb restored
+	query --dbname=restored --file="$work/dump" >/dev/null
+	check 'pg_tle: and in a dump that is restored' "$(query --dbname=restored --command='SELECT snowflake_nextval()')" -gt "$after"
+}
+
+if [ -n "${SNOWFLAKE_PG_TLE-}" ]; then
+	check_pg_tle
+else
+	echo '# skipped: pg_tle, because SNOWFLAKE_PG_TLE does not name the pg_config of a server that has it'
+fi
+
+exit "$status"
