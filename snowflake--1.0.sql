@@ -1086,12 +1086,38 @@ LANGUAGE SQL STABLE PARALLEL SAFE ROWS 1
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-	WITH altered AS MATERIALIZED (
+	WITH RECURSIVE altered AS MATERIALIZED (
 		SELECT * FROM snowflake_internal.altered_columns(roots, names)
+	), row_type (root, type) AS (
+		SELECT oid, reltype FROM pg_class WHERE oid IN (SELECT relid FROM altered)
+		UNION
+		-- arrays, domains, and types that have such a type in them
+		SELECT root, other
+		FROM row_type CROSS JOIN LATERAL (
+			SELECT typarray FROM pg_type WHERE oid = type
+			UNION ALL
+			SELECT oid FROM pg_type WHERE typbasetype = type
+			UNION ALL
+			SELECT reltype FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+			WHERE atttypid = type AND relkind = 'c' AND NOT attisdropped
+		) AS next (other)
+		WHERE other <> 0
 	)
 	SELECT format('%s is in the partition key of table %s.',
 		pg_describe_object('pg_class'::regclass, relid, attnum), relid::regclass)
-	FROM altered JOIN pg_partitioned_table ON partrelid = relid AND attnum = ANY (partattrs::smallint[])
+	FROM altered
+	-- in an expression, too
+	WHERE EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = relid AND attnum = ANY (partattrs::smallint[]))
+		OR EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = relid AND objsubid = attnum
+			AND refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = 0 AND deptype = 'i')
+	UNION ALL
+	SELECT format('table %s has the columns of type %s.', oid::regclass, reloftype::regtype)
+	FROM pg_class
+	WHERE oid IN (SELECT relid FROM altered) AND reloftype <> 0
+	UNION ALL
+	SELECT format('%s has the type of the rows of table %s.', pg_describe_object('pg_class'::regclass, attrelid, attnum), root::regclass)
+	FROM row_type JOIN pg_attribute ON atttypid = type JOIN pg_class ON pg_class.oid = attrelid
+	WHERE relkind IN ('r', 'm', 'p') AND NOT attisdropped
 	UNION ALL
 	-- from a column that does not change with it, or from two that do
 	SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, relid, attnum))
@@ -1116,8 +1142,8 @@ AS $$
 		CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END,
 		CASE WHEN is_grantable THEN ' WITH GRANT OPTION' ELSE '' END) ORDER BY grantee, privilege_type)
 	FROM aclexplode(acl)
-	-- the owner grants to itself what it has anyway
-	WHERE grantee <> owner OR columns <> ''
+	-- the owner grants to itself what it has anyway, unless it has revoked some of it
+	WHERE grantee IS DISTINCT FROM owner OR columns <> ''
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.grants(text, aclitem[], oid, text) IS
@@ -1135,12 +1161,21 @@ DECLARE
 	class CONSTANT pg_class := (SELECT pg_class FROM pg_class WHERE oid = view);
 	is_stored CONSTANT boolean := class.relkind = 'm';
 	kind CONSTANT text := CASE WHEN is_stored THEN 'MATERIALIZED VIEW' ELSE 'VIEW' END;
+	has_revoked CONSTANT boolean := class.relacl IS NOT NULL AND EXISTS (
+		SELECT privilege_type FROM aclexplode(acldefault('r', class.relowner))
+		EXCEPT SELECT privilege_type FROM aclexplode(class.relacl) WHERE grantee = class.relowner);
 BEGIN
+	-- only a member of the owner can make it the owner again
+	IF NOT pg_has_role(class.relowner, 'MEMBER') THEN
+		RETURN;
+	END IF;
 	removal := ARRAY[format('DROP %s %s', kind, name)];
 	restoration := ARRAY[format('CREATE %s %s%s%s%s AS%s%s', kind, name,
 			(SELECT ' USING ' || quote_ident(amname) FROM pg_am WHERE oid = class.relam AND is_stored),
-			(SELECT ' WITH (' || string_agg(format('%I = %L', split_part(option, '=', 1),
-					substr(option, strpos(option, '=') + 1)), ', ') || ')' FROM unnest(class.reloptions) AS option),
+			(SELECT ' WITH (' || string_agg(format('%s%I = %L', prefix, split_part(option, '=', 1),
+					substr(option, strpos(option, '=') + 1)), ', ') || ')'
+				FROM (SELECT '' AS prefix, unnest(class.reloptions) AS option
+					UNION ALL SELECT 'toast.', unnest(reloptions) FROM pg_class WHERE oid = class.reltoastrelid) AS options),
 			(SELECT ' TABLESPACE ' || quote_ident(spcname) FROM pg_tablespace WHERE oid = class.reltablespace),
 			E'\n' || rtrim(pg_get_viewdef(view), ';'), CASE WHEN is_stored THEN ' WITH NO DATA' END)] ||
 		-- before anything of its owner runs
@@ -1149,17 +1184,44 @@ BEGIN
 		(SELECT array_agg(format('REVOKE ALL ON %s FROM %s', name,
 			CASE grantee WHEN 0 THEN 'PUBLIC' ELSE quote_ident(pg_get_userbyid(grantee)) END))
 		FROM (SELECT DISTINCT grantee FROM pg_default_acl CROSS JOIN aclexplode(defaclacl)
-			WHERE defaclobjtype = 'r' AND grantee <> class.relowner) AS other) ||
-		snowflake_internal.grants(name, class.relacl, class.relowner, '') ||
+			WHERE defaclobjtype = 'r' AND grantee <> class.relowner
+			UNION SELECT class.relowner WHERE has_revoked) AS other) ||
+		snowflake_internal.grants(name, class.relacl, CASE WHEN NOT has_revoked THEN class.relowner END, '') ||
 		(SELECT array_agg(statement ORDER BY attnum)
 		FROM pg_attribute CROSS JOIN LATERAL unnest(
 			snowflake_internal.grants(name, attacl, class.relowner, format(' (%I)', attname)) ||
 			(SELECT format('ALTER VIEW %s ALTER COLUMN %I SET DEFAULT %s', name, attname, pg_get_expr(adbin, adrelid))
 			FROM pg_attrdef WHERE adrelid = attrelid AND adnum = attnum) ||
+			CASE WHEN is_stored AND attstattarget >= 0 THEN
+				format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I SET STATISTICS %s', name, attname, attstattarget) END ||
+			(SELECT format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I SET (%s)', name, attname, string_agg(option, ', '))
+			FROM unnest(attoptions) AS option WHERE is_stored AND option ~ '^n_distinct' HAVING count(*) > 0) ||
+			(SELECT format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I SET STORAGE %s', name, attname,
+				CASE attstorage WHEN 'p' THEN 'PLAIN' WHEN 'e' THEN 'EXTERNAL' WHEN 'x' THEN 'EXTENDED' ELSE 'MAIN' END)
+			FROM pg_type WHERE pg_type.oid = atttypid AND is_stored AND attstorage <> typstorage) ||
+			CASE attcompression WHEN 'p' THEN format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I SET COMPRESSION pglz', name, attname)
+				WHEN 'l' THEN format('ALTER MATERIALIZED VIEW %s ALTER COLUMN %I SET COMPRESSION lz4', name, attname) END ||
 			(SELECT format('COMMENT ON COLUMN %s.%I IS %L', name, attname, description)
 			FROM col_description(attrelid, attnum) AS description WHERE description IS NOT NULL)) AS statement
 		WHERE attrelid = view AND attnum > 0 AND statement IS NOT NULL) ||
-		(SELECT array_agg(pg_get_indexdef(indexrelid) ORDER BY indexrelid) FROM pg_index WHERE indrelid = view) ||
+		(SELECT array_agg(statement ORDER BY indexrelid)
+		FROM pg_index JOIN pg_class AS index ON index.oid = indexrelid
+			CROSS JOIN LATERAL unnest(ARRAY[pg_get_indexdef(indexrelid),
+				(SELECT format('ALTER INDEX %s SET TABLESPACE %I', indexrelid::regclass, spcname)
+				FROM pg_tablespace WHERE oid = index.reltablespace),
+				CASE WHEN indisclustered THEN format('ALTER MATERIALIZED VIEW %s CLUSTER ON %I', name, index.relname) END,
+				(SELECT format('COMMENT ON INDEX %s IS %L', indexrelid::regclass, description)
+				FROM obj_description(indexrelid, 'pg_class') AS description WHERE description IS NOT NULL)]) AS statement
+		WHERE indrelid = view) ||
+		(SELECT array_agg(statement ORDER BY statistics.oid)
+		FROM pg_statistic_ext AS statistics CROSS JOIN LATERAL (SELECT format('%I.%I', nspname, stxname)
+				FROM pg_namespace WHERE pg_namespace.oid = stxnamespace) AS own (label)
+			CROSS JOIN LATERAL unnest(ARRAY[pg_get_statisticsobjdef(statistics.oid),
+				format('ALTER STATISTICS %s OWNER TO %I', label, pg_get_userbyid(stxowner)),
+				CASE WHEN stxstattarget >= 0 THEN format('ALTER STATISTICS %s SET STATISTICS %s', label, stxstattarget) END,
+				(SELECT format('COMMENT ON STATISTICS %s IS %L', label, description)
+				FROM obj_description(statistics.oid, 'pg_statistic_ext') AS description WHERE description IS NOT NULL)]) AS statement
+		WHERE stxrelid = view) ||
 		(SELECT array_agg(statement ORDER BY pg_rewrite.oid)
 		FROM pg_rewrite CROSS JOIN LATERAL unnest((snowflake_internal.recreation('pg_rewrite'::regclass, pg_rewrite.oid, 0)).restoration)
 			AS statement WHERE ev_class = view AND rulename <> '_RETURN') ||
@@ -1194,7 +1256,16 @@ BEGIN
 		SELECT ARRAY[format('ALTER TABLE %s DROP COLUMN %I', attrelid::regclass, attname)],
 			ARRAY[format('ALTER TABLE %s ADD COLUMN %I %s GENERATED ALWAYS AS (%s) %s', attrelid::regclass, attname,
 				format_type(atttypid, atttypmod), pg_get_expr(adbin, adrelid),
-				CASE attgenerated WHEN 's' THEN 'STORED' ELSE 'VIRTUAL' END)]
+				CASE attgenerated WHEN 's' THEN 'STORED' ELSE 'VIRTUAL' END),
+				CASE WHEN attnotnull THEN format('ALTER TABLE %s ALTER COLUMN %I SET NOT NULL', attrelid::regclass, attname) END] ||
+				(SELECT array_agg(format('ALTER TABLE %s ADD CONSTRAINT %I %s', attrelid::regclass, conname, pg_get_constraintdef(oid)) ORDER BY oid)
+				FROM pg_constraint WHERE conrelid = attrelid AND attnum = ANY (conkey) AND contype IN ('c', 'u', 'f', 'x')) ||
+				(SELECT array_agg(pg_get_indexdef(objid) ORDER BY objid)
+				FROM pg_depend JOIN pg_index ON indexrelid = objid
+				WHERE classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum) ||
+				snowflake_internal.grants(attrelid::regclass::text, attacl, NULL, format(' (%I)', attname)) ||
+				(SELECT format('COMMENT ON COLUMN %s.%I IS %L', attrelid::regclass, attname, description)
+				FROM col_description(attrelid, attnum) AS description WHERE description IS NOT NULL)
 		INTO removal, restoration
 		FROM pg_attribute JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 		WHERE attrelid = object AND attnum = subobject AND attgenerated <> '' AND attinhcount = 0;
@@ -1300,6 +1371,8 @@ AS $$
 		SELECT classid, objid, objsubid, max(depth) AS depth,
 			string_agg(DISTINCT pg_describe_object(refclassid, refobjid, refobjsubid), ', ') AS names
 		FROM found
+		-- those of partitions go with that of their table
+		WHERE NOT (classid = 'pg_trigger'::regclass AND objid IN (SELECT oid FROM pg_trigger WHERE tgparentid <> 0))
 		GROUP BY classid, objid, objsubid
 	)
 	SELECT format('%s depends on %s.', pg_describe_object(classid, objid, objsubid), names),
@@ -1418,11 +1491,14 @@ RETURNS SETOF pg_class
 LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT * FROM pg_class WHERE relnamespace = schema AND relkind IN ('r', 'p') AND NOT relispartition
+	SELECT * FROM pg_class
+	WHERE relkind IN ('r', 'p') AND NOT relispartition AND relpersistence <> 't'
+		AND CASE WHEN schema IS NOT NULL THEN relnamespace = schema
+			ELSE relnamespace::regnamespace::text !~ '^(pg_|information_schema$|snowflake_internal$)' END
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.topmost_tables(regnamespace) IS
-'the tables of a schema but partitions';
+'the tables of a schema, or of all for users, but partitions';
 
 CREATE FUNCTION snowflake_internal.suffixes(name text,
 	OUT suffix text,
@@ -1451,18 +1527,18 @@ SET jit = off
 AS $$
 	WITH adopted_key (relid, attname) AS MATERIALIZED (
 		SELECT snowflake_internal.inheritance_tree(root), name FROM unnest(keys, key_names) AS key (root, name)
-	), known (relid, suffix, number, is_key) AS MATERIALIZED (
+	), known (relid, schema, suffix, number, is_key) AS MATERIALIZED (
 		-- names of a row of each table: "auth_user" and "user" for "auth_users"
-		SELECT DISTINCT class.oid, suffix, number, class.oid = ANY (keys)
-		FROM snowflake_internal.topmost_tables(adopted_schema) AS class
+		SELECT DISTINCT class.oid, relnamespace, suffix, number, class.oid = ANY (keys)
+		FROM snowflake_internal.topmost_tables(NULL) AS class
 			CROSS JOIN LATERAL lower(regexp_replace(relname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
 			CROSS JOIN LATERAL (VALUES (snake), (regexp_replace(snake, 's$', '')), (regexp_replace(snake, 'es$', '')),
 				(regexp_replace(snake, 'ies$', 'y')), (regexp_replace(snake, 'people$', 'person')),
 				(regexp_replace(snake, 'children$', 'child'))) AS singular (stem)
 			CROSS JOIN LATERAL snowflake_internal.suffixes(stem)
-	), candidate (relid, attnum, attname, snake) AS MATERIALIZED (
-		SELECT attrelid, attnum, attname, snake
-		FROM snowflake_internal.topmost_tables(adopted_schema) AS class
+	), candidate (relid, schema, attnum, attname, snake) AS MATERIALIZED (
+		SELECT attrelid, relnamespace, attnum, attname, snake
+		FROM snowflake_internal.topmost_tables(NULL) AS class
 			CROSS JOIN LATERAL (SELECT * FROM pg_attribute WHERE attrelid = class.oid AND attnum > 0 OFFSET 0) AS attribute
 			JOIN pg_type ON pg_type.oid = atttypid
 			CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
@@ -1476,21 +1552,23 @@ AS $$
 			AND NOT EXISTS (SELECT FROM pg_depend
 				WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e')
 	), part AS MATERIALIZED (
-		-- "original_post" and "post" for "original_post_id"
+		-- "original_post" and "post" for "original_post_id" or "fk_original_post"
 		SELECT candidate.*, suffix, number
-		FROM candidate CROSS JOIN LATERAL snowflake_internal.suffixes(regexp_replace(snake, '_?ids?$', ''))
+		FROM candidate CROSS JOIN LATERAL snowflake_internal.suffixes(regexp_replace(snake, '^(fk|id)_|_?(ids?|fk)$', '', 'g'))
 		WHERE suffix <> ''
 	), named AS MATERIALIZED (
 		-- the table that a column seems to be named after
 		SELECT DISTINCT ON (part.relid, attname) part.relid, attnum, attname, snake, known.relid AS refers_to, is_key,
 			known.number + part.number = 2 AS is_exact
 		FROM part JOIN known USING (suffix)
-		WHERE known.number = 1 OR part.number = 1
-		ORDER BY part.relid, attname, known.number + part.number, is_key DESC, known.relid
+		WHERE (known.number = 1 OR part.number = 1)
+			-- of other schemas, only the keys that are adopted
+			AND (is_key OR known.schema IN (adopted_schema, part.schema))
+		ORDER BY part.relid, attname, known.number + part.number, known.schema = part.schema DESC, is_key DESC, known.relid
 	), found (relid, attname, refers_to, reason, rank) AS (
 		SELECT relid, attname, refers_to, 'named after ' || refers_to::regclass, 1
 		FROM named
-		WHERE is_key AND (snake ~ 'ids?$' OR is_exact AND EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indkey[0] = attnum))
+		WHERE is_key AND (snake ~ 'ids?$|_fk$|^(fk|id)_' OR is_exact AND EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indkey[0] = attnum))
 		UNION ALL
 		SELECT candidate.relid, candidate.attname, key.relid, 'comment mentions ' || key.relid::regclass, 2
 		FROM candidate JOIN pg_description ON objoid = candidate.relid AND classoid = 'pg_class'::regclass AND objsubid = attnum
@@ -1514,12 +1592,12 @@ AS $$
 		SELECT relid, attname, NULL, format('beside %I', type_name), 4
 		FROM candidate CROSS JOIN LATERAL (VALUES (regexp_replace(attname, '_?[iI]d$', '_type')),
 			(regexp_replace(attname, '_?[iI]d$', 'Type'))) AS pair (type_name)
-		WHERE snake ~ '_id$' AND EXISTS (SELECT FROM pg_attribute AS other
+		WHERE candidate.schema = adopted_schema AND snake ~ '_id$' AND EXISTS (SELECT FROM pg_attribute AS other
 			WHERE other.attrelid = candidate.relid AND other.attname = type_name AND NOT attisdropped)
 		UNION ALL
-		SELECT relid, attname, NULL, 'name ends with _id', 5
+		SELECT relid, attname, NULL, CASE WHEN snake ~ '_ids?$' THEN 'name ends with _id' ELSE 'name has fk' END, 5
 		FROM candidate
-		WHERE snake ~ '_ids?$' AND (relid, attname) NOT IN (SELECT relid, attname FROM named WHERE NOT is_key)
+		WHERE candidate.schema = adopted_schema AND snake ~ '_ids?$|_fk$|^fk_' AND (relid, attname) NOT IN (SELECT relid, attname FROM named WHERE NOT is_key)
 	)
 	SELECT DISTINCT ON (relid, attname) relid, attname, refers_to, reason
 	FROM found
@@ -1527,9 +1605,9 @@ AS $$
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.likely_references(regnamespace, oid[], name[]) IS
-'integer columns of a schema that seem to refer to keys, but have no foreign key; refers_to is NULL if it is not clear to which';
+'integer columns that seem to refer to keys of a schema, but have no foreign key; refers_to is NULL if it is not clear to which';
 
-CREATE FUNCTION snowflake_internal.integer_functions(adopted_schema regnamespace)
+CREATE FUNCTION snowflake_internal.integer_functions(adopted_schema regnamespace, keys oid[])
 RETURNS SETOF text
 LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
@@ -1541,27 +1619,65 @@ AS $$
 			SELECT format('parameter %s %s', coalesce(quote_ident(nullif(name, '')), '$' || number), format_type(type, NULL))
 			FROM unnest(coalesce(proallargtypes, proargtypes::oid[]), proargnames) WITH ORDINALITY AS parameter (type, name, number)
 			WHERE type IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
-				AND coalesce(name, '') ~* '(^$|^ids?$|_ids?$|[a-z]Ids?$)'
+				AND (coalesce(name, '') ~* '(^$|^ids?$|_ids?$|^_?(fk|pk|id)_|_fk$)' OR name ~ '[a-z]Ids?$')
 			UNION ALL
 			SELECT 'result ' || format_type(prorettype, NULL)
 			WHERE prorettype IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
 				AND prosrc ~* E'\\m(return|returning|select)\\s+[\\w.]*id\\M'
 			UNION ALL
 			SELECT DISTINCT format('variable %s %s', found[1], lower(found[2]))
-			FROM regexp_matches(prosrc, E'(\\w*ids?)\\s+(?:constant\\s+)?(smallint|integer|int|int2|int4)\\M', 'gi') AS found
+			FROM regexp_matches(prosrc, E'((?:\\w*id|_?[fp]k_\\w+|\\w+_fk)s?)\\s+(?:constant\\s+)?(smallint|integer|int|int2|int4)\\M', 'gi') AS found
 			UNION ALL
 			SELECT DISTINCT 'cast ' || found[1]
 			FROM regexp_matches(prosrc, E'(\\w*id"?\\s*::\\s*(?:smallint|integer|int|int2|int4)\\M|cast\\s*\\(\\s*[\\w.]*id\\s+as\\s+(?:smallint|integer|int|int2|int4)\\s*\\))', 'gi') AS found
 		) AS use (what)
-	WHERE pronamespace = adopted_schema
+	-- of other schemas, those that mention an adopted table
+	WHERE (pronamespace = adopted_schema
+			OR pronamespace::regnamespace::text !~ '^(pg_|information_schema$|snowflake_internal$)' AND
+				concat_ws(' ', prosrc, array_to_string(proargnames, ' ')) ~ (SELECT format(E'\\m(%s)(_ids?)?\\M',
+					string_agg(DISTINCT regexp_replace(relname, E'\\W', '.', 'g'), '|')) FROM pg_class WHERE oid = ANY (keys)))
 		AND NOT EXISTS (SELECT FROM pg_depend
 			WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
 	GROUP BY pg_proc.oid
 	ORDER BY 1
 $$;
 
-COMMENT ON FUNCTION snowflake_internal.integer_functions(regnamespace) IS
-'SQL and PL/pgSQL functions of a schema with integers that seem to be ids';
+COMMENT ON FUNCTION snowflake_internal.integer_functions(regnamespace, oid[]) IS
+'SQL and PL/pgSQL functions with integers that seem to be ids of a schema';
+
+-- A function has the name of a sequence in its text, other objects depend on it.
+CREATE FUNCTION snowflake_internal.sequence_uses(keys oid[], key_names name[])
+RETURNS SETOF text
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	WITH key_default (oid) AS MATERIALIZED (
+		SELECT pg_attrdef.oid
+		FROM unnest(keys, key_names) AS key (root, name) CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
+			JOIN pg_attribute ON attrelid = member AND attname = name
+			JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+	), used (sequence, relname) AS MATERIALIZED (
+		SELECT DISTINCT pg_class.oid, relname
+		FROM unnest(keys, key_names) AS key (root, name) JOIN pg_attribute ON attrelid = root AND attname = name
+			LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+			JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND refclassid = 'pg_class'::regclass
+				AND deptype = 'n'
+			JOIN pg_class ON pg_class.oid = refobjid AND relkind = 'S'
+	)
+	SELECT format('%s uses sequence %s', pg_describe_object(classid, objid, 0), sequence::regclass)
+	FROM used JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = sequence AND deptype = 'n'
+	WHERE NOT (classid = 'pg_attrdef'::regclass AND objid IN (SELECT oid FROM key_default))
+	UNION
+	SELECT format('function %s names sequence %s', pg_proc.oid::regprocedure, sequence::regclass)
+	FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname NOT IN ('internal', 'c')
+		JOIN used ON prosrc ~ format(E'\\m%s\\M', regexp_replace(relname, E'\\W', '.', 'g'))
+	WHERE NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
+	ORDER BY 1
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.sequence_uses(oid[], name[]) IS
+'what uses the sequences of keys besides their defaults';
 
 CREATE FUNCTION snowflake_internal.check_key(adopted regclass, column_name name)
 RETURNS void
@@ -1700,7 +1816,7 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_sequences(regclass, name, boolean, oid[], name[]) IS
 'an error if anything but the defaults of keys depends on a sequence that the adoption of a column drops';
 
-CREATE FUNCTION snowflake_internal.check_values(adopted regclass, column_name name, advance boolean)
+CREATE FUNCTION snowflake_internal.check_values(adopted regclass, column_name name, advance boolean, callers_path text)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -1709,13 +1825,18 @@ AS $$
 DECLARE
 	functions CONSTANT record := snowflake_internal.functions();
 	label CONSTANT text := format('%s.%I', adopted, column_name);
+	query text;
 	largest bigint;
 	new_id bigint;
 	bound bigint;
 BEGIN
 	-- New ids of all sessions are greater than ids from a minute ago; above those, an
 	-- advance makes sure.
-	EXECUTE format('SELECT max(%I) FROM %s', column_name, adopted) INTO largest;
+	query := format('SELECT pg_catalog.max(%I) FROM %s', column_name, adopted);
+	-- the planner may inline functions of indexes, which look names up
+	PERFORM set_config('search_path', callers_path, true);
+	EXECUTE query INTO largest;
+	PERFORM pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
 	-- with the privileges of the caller
 	EXECUTE format('SELECT %s', functions.id) INTO new_id;
 	bound := snowflake_internal.last_before(clock_timestamp() + interval '1 second');
@@ -1739,7 +1860,7 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_internal.check_values(regclass, name, boolean) IS
+COMMENT ON FUNCTION snowflake_internal.check_values(regclass, name, boolean, text) IS
 'an error if new ids would not be greater than the values of a column; advances ids, on request, if only some would be';
 
 CREATE FUNCTION snowflake_internal.adoption_statements(adopted regclass, column_name name, drop_sequence boolean)
@@ -1822,7 +1943,7 @@ AS $$
 	SELECT (SELECT string_agg(reason, E'\n' ORDER BY reason) FROM dependent WHERE NOT is_recreated),
 		concat_ws(E'\n', (SELECT 'Set recreate_views to true for views and rules.' WHERE EXISTS
 				(SELECT FROM dependent WHERE NOT recreate_views AND is_view AND removal IS NOT NULL)),
-			E'These statements drop them, and create them again after the adoption:\nSET search_path = pg_catalog;\n' ||
+			E'These statements drop them, and create them again after the adoption:\nSET search_path = pg_catalog;\nSET check_function_bodies = off;\n' ||
 				array_to_string(other.undo, E';\n') || E';\n--\n' || array_to_string(other.redo, E';\n') || ';'),
 		coalesce(recreated.undo, '{}'), coalesce(recreated.redo, '{}')
 	FROM statement AS other CROSS JOIN statement AS recreated
@@ -1852,6 +1973,64 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.failing_statements(oid[], name[], text[], text) IS
 'the statements that change the types of such columns and would fail; NULL if there are none';
 
+-- For the time of a subtransaction, empty copies take the place of the tables whose columns
+-- change.  It locks the tables for that time, and gives up if it would have to wait.
+CREATE FUNCTION snowflake_internal.recreation_error(roots oid[], names name[], new_types text[],
+	removal text[], restoration text[])
+RETURNS text
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = error
+SET jit = off
+AS $$
+DECLARE
+	replaced record;
+	statement text;
+	is_tried boolean := false;
+BEGIN
+	IF removal = '{}' OR EXISTS (
+		SELECT FROM pg_class
+		WHERE oid = ANY (roots)
+			-- whose functions the statements may run
+			AND relowner <> current_user::regrole) THEN
+		RETURN NULL;
+	END IF;
+	PERFORM set_config('lock_timeout', '100ms', true);
+	FOREACH statement IN ARRAY removal LOOP
+		EXECUTE statement;
+	END LOOP;
+	FOR replaced IN
+		SELECT format('%I.%I', nspname, relname) AS name, nspname, 'snowflake_' || member AS other,
+			snowflake_internal.widening(member::regclass, array_agg(part.name), array_agg(new_type)) AS widening
+		FROM unnest(roots, names, new_types) AS part (root, name, new_type)
+			CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
+			JOIN pg_class ON pg_class.oid = member JOIN pg_namespace ON pg_namespace.oid = relnamespace
+		GROUP BY member, nspname, relname
+	LOOP
+		EXECUTE format('ALTER TABLE %s RENAME TO %I', replaced.name, replaced.other);
+		EXECUTE format('CREATE TABLE %s (LIKE %I.%I INCLUDING INDEXES)', replaced.name, replaced.nspname, replaced.other);
+		EXECUTE format('ALTER TABLE %s %s', replaced.name, replaced.widening);
+	END LOOP;
+	is_tried := true;
+	FOREACH statement IN ARRAY restoration LOOP
+		IF NOT starts_with(statement, 'REFRESH ') THEN
+			EXECUTE statement;
+		END IF;
+	END LOOP;
+	-- undo it
+	RAISE SQLSTATE 'SF000';
+EXCEPTION
+	WHEN SQLSTATE 'SF000' THEN
+		RETURN NULL;
+	WHEN OTHERS THEN
+		-- before, only the statement itself can show that
+		RETURN CASE WHEN is_tried THEN format('%s fails: %s.', regexp_replace(statement, E'( AS)?\n.*', ''), SQLERRM) END;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.recreation_error(oid[], name[], text[], text[], text[]) IS
+'the error that creating views and rules again would cause once such columns have other types; else NULL';
+
 CREATE FUNCTION snowflake_internal.other_columns(adopted_schema regnamespace, keys oid[], key_names name[],
 	widen_columns text[], whole_schema boolean,
 	OUT relid oid,
@@ -1876,7 +2055,9 @@ BEGIN
 	IF '*' = ANY (widen_columns) THEN
 		RETURN QUERY SELECT reference.relid, reference.attname
 			FROM snowflake_internal.likely_references(adopted_schema, keys, key_names) AS reference
-			WHERE whole_schema OR refers_to IS NOT NULL;
+				JOIN pg_class ON pg_class.oid = reference.relid
+			WHERE (whole_schema OR refers_to IS NOT NULL)
+				AND (relnamespace = adopted_schema OR pg_has_role(relowner, 'USAGE'));
 	END IF;
 END
 $$;
@@ -1894,6 +2075,7 @@ AS $$
 DECLARE
 	columns text;
 	functions text;
+	uses text;
 BEGIN
 	IF '*' <> ALL (widen_columns) THEN
 		SELECT string_agg(format('%s.%I: %s', relid::regclass, attname, reason), E'\n' ORDER BY relid::regclass::text, attname)
@@ -1908,10 +2090,31 @@ BEGIN
 			HINT = 'Set widen_columns to those that do, or to ''{*}'' for all of them.';
 	END IF;
 	SELECT string_agg(text, E'\n') INTO functions
-	FROM snowflake_internal.integer_functions(adopted_schema) AS text;
+	FROM snowflake_internal.integer_functions(adopted_schema, keys) AS text;
 	IF functions IS NOT NULL THEN
 		RAISE NOTICE 'functions with integers that seem to be ids have to be changed by hand'
 			USING DETAIL = functions;
+	END IF;
+	SELECT string_agg(text, E'\n') INTO uses
+	FROM snowflake_internal.sequence_uses(keys, key_names) AS text;
+	IF uses IS NOT NULL THEN
+		RAISE NOTICE 'sequences of adopted keys are used elsewhere'
+			USING DETAIL = uses,
+			HINT = 'What calls nextval() there goes on to make small numbers, and currval() and lastval() fail.';
+	END IF;
+	SELECT string_agg(format('%s.%I: %s', attrelid::regclass, attname, reason), E'\n' ORDER BY attrelid::regclass::text, attnum)
+	INTO columns
+	FROM snowflake_internal.topmost_tables(adopted_schema) AS class JOIN pg_attribute ON attrelid = class.oid AND attinhcount = 0
+		JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+		CROSS JOIN LATERAL (SELECT CASE WHEN atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+			THEN 'type ' || format_type(atttypid, atttypmod) ELSE 'no unique index' END) AS why (reason)
+	WHERE whole_schema AND pg_get_expr(adbin, adrelid) LIKE 'nextval(%' AND attgenerated = ''
+		AND (atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
+			OR NOT EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique AND attnum = ANY (indkey)))
+		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e');
+	IF columns IS NOT NULL THEN
+		RAISE NOTICE 'columns that get their values from a sequence, but are no integer keys, are left alone'
+			USING DETAIL = columns;
 	END IF;
 END
 $$;
@@ -2043,6 +2246,14 @@ BEGIN
 			DETAIL = names,
 			HINT = 'Change the index or constraint whose expression needs the present type.';
 	END IF;
+	names := CASE WHEN dry_run THEN
+		snowflake_internal.recreation_error(roots, root_names, root_types, obstacles.removal, obstacles.restoration) END;
+	IF names IS NOT NULL THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('column %s cannot be adopted because a view or rule cannot be created again', label),
+			DETAIL = names,
+			HINT = 'Change the expression that needs the present type.';
+	END IF;
 
 	statements := obstacles.removal || ('LOCK TABLE ' || locked || ' IN ACCESS EXCLUSIVE MODE') ||
 		snowflake_internal.adoption_statements(adopted, column_name, drop_sequence) || widening;
@@ -2052,7 +2263,7 @@ BEGIN
 		PERFORM set_config('search_path', callers_path, true);
 		RETURN;
 	END IF;
-	PERFORM snowflake_internal.check_values(adopted, column_name, NOT dry_run);
+	PERFORM snowflake_internal.check_values(adopted, column_name, NOT dry_run, callers_path);
 
 	FOR member, what IN
 		WITH touched (oid) AS (
@@ -2127,7 +2338,9 @@ AS $$
 			SELECT FROM pg_attrdef LEFT JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
 				LEFT JOIN pg_class AS used ON refclassid = 'pg_class'::regclass AND refobjid = used.oid
 			WHERE adrelid = attrelid AND adnum = attnum
-				AND (used.relkind = 'S' OR pg_get_expr(adbin, adrelid) LIKE 'nextval(%')))
+				AND (used.relkind = 'S' OR pg_get_expr(adbin, adrelid) LIKE 'nextval(%')
+				-- whose value is that of another column
+				AND pg_get_expr(adbin, adrelid) !~ E'\\m(currval|lastval)\\('))
 		AND EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique
 			AND attnum = ANY ((indkey::smallint[])[0:indnkeyatts - 1]))
 		AND NOT EXISTS (SELECT FROM pg_depend
@@ -2178,7 +2391,7 @@ BEGIN
 			PERFORM snowflake_internal.check_key(key, key_name);
 			PERFORM snowflake_internal.check_sequences(key, key_name, drop_sequence, keys, names);
 			IF snowflake_internal.adoption_statements(key, key_name, drop_sequence) <> '{}' THEN
-				PERFORM snowflake_internal.check_values(key, key_name, false);
+				PERFORM snowflake_internal.check_values(key, key_name, false, callers_path);
 			END IF;
 		-- let locks and timeouts fail the call: they may be gone at the next one
 		EXCEPTION WHEN object_not_in_prerequisite_state OR feature_not_supported OR wrong_object_type
@@ -2196,7 +2409,8 @@ BEGIN
 	reasons := array_remove(reasons || obstacles.detail, NULL);
 	-- only the last thing in the way can be one that only a try finds
 	IF reasons = '{}' THEN
-		reasons := array_remove(ARRAY[snowflake_internal.failing_statements(roots, root_names, root_types, callers_path)], NULL);
+		reasons := array_remove(ARRAY[snowflake_internal.failing_statements(roots, root_names, root_types, callers_path),
+			snowflake_internal.recreation_error(roots, root_names, root_types, obstacles.removal, obstacles.restoration)], NULL);
 	END IF;
 	IF reasons <> '{}' THEN
 		RAISE object_not_in_prerequisite_state USING
@@ -2300,7 +2514,10 @@ BEGIN
 	END IF;
 	keys := snowflake_internal.adoption_keys(adopted_schema, excluding);
 	SELECT coalesce(pg_catalog.array_agg(relid), '{}') AS tables, coalesce(pg_catalog.array_agg(attname), '{}') AS names INTO others
-	FROM snowflake_internal.other_columns(adopted_schema, keys.keys, keys.names, widen_columns, true);
+	FROM snowflake_internal.other_columns(adopted_schema, keys.keys, keys.names, widen_columns, true) AS other
+	WHERE NOT EXISTS (SELECT FROM snowflake_internal.named_columns(adopted_schema, excluding) AS excluded
+		WHERE excluded.relid OPERATOR(pg_catalog.=) other.relid
+			AND coalesce(excluded.attname, other.attname) OPERATOR(pg_catalog.=) other.attname);
 	PERFORM snowflake_internal.report_references(adopted_schema, keys.keys, keys.names, widen_columns, true);
 	SELECT pg_catalog.array_agg(announcement), pg_catalog.array_agg(relation), pg_catalog.array_agg(column_name),
 		pg_catalog.array_agg(statement), pg_catalog.array_agg(plan.ends)

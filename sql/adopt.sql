@@ -593,3 +593,69 @@ GRANT EXECUTE ON FUNCTION snowflake_id() TO PUBLIC;
 DROP OWNED BY regress_snowflake_adopter CASCADE;
 DROP ROLE regress_snowflake_adopter;
 DROP VIEW one;
+
+-- What other schemas have is seen, and what uses a sequence, or is left alone
+CREATE SCHEMA here;
+CREATE SCHEMA there;
+CREATE TABLE here.tools (id serial PRIMARY KEY, fk_owner int, kept_fk int);
+CREATE TABLE here.odd (id numeric PRIMARY KEY DEFAULT nextval('here.tools_id_seq'), number serial);
+CREATE TABLE here.copies (id int PRIMARY KEY DEFAULT currval('here.tools_id_seq'));
+CREATE TABLE there.uses (tool_id int, fk_tool int, other_id int);
+CREATE TABLE there.things (thing_id int);
+CREATE FUNCTION there.use_tool(tool_id int) RETURNS void LANGUAGE sql AS 'SELECT NULL';
+CREATE FUNCTION here.last_tool() RETURNS bigint LANGUAGE plpgsql AS 'BEGIN RETURN currval(''here.tools_id_seq''); END';
+CALL snowflake_adopt_all('here', dry_run => true);
+SET client_min_messages = warning;
+CALL snowflake_adopt_all('here', widen_columns => '{*}', excluding => '{tools.fk_owner}');
+RESET client_min_messages;
+SELECT attrelid::regclass, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
+WHERE relnamespace IN ('here'::regnamespace, 'there'::regnamespace) AND relkind = 'r' AND atttypid = 'bigint'::regtype ORDER BY 1, attnum;
+SET client_min_messages = warning;
+DROP SCHEMA here, there CASCADE;
+RESET client_min_messages;
+
+-- Types that cannot change: those of rows in use, in partition keys, of typed tables
+CREATE SCHEMA fixed;
+CREATE TABLE fixed.rows (id serial PRIMARY KEY);
+CREATE TYPE fixed.pair AS (one fixed.rows[]);
+CREATE TABLE fixed.pairs (old fixed.pair);
+CREATE TABLE fixed.parted (rows_id int REFERENCES fixed.rows) PARTITION BY RANGE ((rows_id + 1));
+CREATE TYPE fixed.typed AS (id int);
+CREATE TABLE fixed.of_type OF fixed.typed (PRIMARY KEY (id));
+CREATE SEQUENCE fixed.ids;
+ALTER TABLE fixed.of_type ALTER id SET DEFAULT nextval('fixed.ids');
+CALL snowflake_adopt_all('fixed', dry_run => true);
+DROP TABLE fixed.pairs, fixed.parted, fixed.of_type;
+-- an index on a function whose names are looked up when it is inlined
+CREATE FUNCTION own_number(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
+CREATE FUNCTION fixed.number(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT own_number($1)';
+CREATE TABLE fixed.inlined (id bigserial PRIMARY KEY, x int);
+CREATE INDEX ON fixed.inlined (fixed.number(x));
+-- and a view that cannot be created again
+CREATE VIEW fixed.numbers AS SELECT fixed.number(id) FROM fixed.rows;
+CALL snowflake_adopt_all('fixed', dry_run => true, recreate_views => true);
+DROP VIEW fixed.numbers;
+-- a materialized view keeps all that it has
+CREATE MATERIALIZED VIEW fixed.stored WITH (toast.autovacuum_enabled = off) AS SELECT id, id::text AS text FROM fixed.rows;
+CREATE UNIQUE INDEX by_id ON fixed.stored (id);
+ALTER MATERIALIZED VIEW fixed.stored CLUSTER ON by_id, ALTER id SET STATISTICS 50, ALTER text SET (n_distinct = 5), ALTER text SET STORAGE EXTERNAL;
+CREATE STATISTICS fixed.both ON id, text FROM fixed.stored;
+COMMENT ON INDEX fixed.by_id IS 'an index';
+COMMENT ON STATISTICS fixed.both IS 'statistics';
+REVOKE DELETE ON fixed.stored FROM CURRENT_USER;
+CREATE VIEW properties AS SELECT attname, atttypid::regtype, coalesce(attstattarget, -1) AS target, attoptions::text ~ 'n_distinct' AS has_options, attstorage, toast.reloptions,
+	EXISTS (SELECT FROM aclexplode(class.relacl) WHERE privilege_type = 'DELETE') AS can_delete, obj_description('fixed.by_id'::regclass) AS index, indisclustered,
+	(SELECT obj_description(oid, 'pg_statistic_ext') FROM pg_statistic_ext WHERE stxrelid = class.oid) AS statistics
+FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid AND attnum > 0 JOIN pg_class AS toast ON toast.oid = class.reltoastrelid
+	JOIN pg_index ON indrelid = class.oid
+WHERE class.oid = 'fixed.stored'::regclass;
+SELECT * FROM properties;
+SET client_min_messages = warning;
+CALL snowflake_adopt_all('fixed', recreate_views => true);
+RESET client_min_messages;
+SELECT * FROM properties;
+SET client_min_messages = warning;
+DROP VIEW properties;
+DROP SCHEMA fixed CASCADE;
+DROP FUNCTION own_number(int);
+RESET client_min_messages;
