@@ -65,7 +65,7 @@ is($duplicates, 0, "none of $ids ids is made twice");
 my $session = $origin->background_psql('postgres');
 wait_until_alone($session);
 $session->quit;
-$origin->wait_for_catchup($standby);
+$origin->wait_for_catchup($standby, 'replay', $origin->lsn('insert'));
 is( $standby->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
 	$origin->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
 	'the standby has the same rows');

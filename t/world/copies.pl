@@ -140,7 +140,7 @@ foreach my $make (\&base_backup, \&subscriber)
 		# each server has its own rows, and those of the primary
 		$_->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 10000)') foreach $primary, @nodes;
 		$_->wait_for_subscription_sync($primary, $_->name)                                    foreach @nodes;
-		$primary->wait_for_catchup($_->name)                                                  foreach @nodes;
+		$primary->wait_for_catchup($_->name, 'replay', $primary->lsn('insert'))               foreach @nodes;
 		is( $_->safe_psql('postgres', 'SELECT count(*), count(DISTINCT snowflake_worker_id(id)) FROM orders'),
 			'20000|2', $_->name . ': all rows have arrived') foreach @nodes;
 	}

@@ -114,7 +114,7 @@ my $connection = $publisher->connstr('postgres') =~ s/'/''/gr;
 $subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION everything CONNECTION '$connection' PUBLICATION everything");
 run_clients($publisher, '--client=4 --time=2', 'clients insert', "INSERT INTO orders (item) VALUES ('new');");
 my $last = $publisher->safe_psql('postgres', 'SELECT max(id) FROM orders');
-$publisher->wait_for_catchup('everything');
+$publisher->wait_for_catchup('everything', 'replay', $publisher->lsn('insert'));
 $subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION everything REFRESH SEQUENCES');
 wait_for_sequences($subscriber);
 is( $subscriber->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
