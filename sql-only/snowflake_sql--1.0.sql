@@ -1,12 +1,9 @@
 /* snowflake/sql-only/snowflake_sql--1.0.sql */
 
--- Snowflake ids in SQL and PL/pgSQL, for servers on which no C library can be
--- installed.  The layouts are those of the extension snowflake, and so are the
--- names and results of these functions.
---
--- CREATE EXTENSION, pg_tle and psql all take this script as it is, and no superuser is
--- needed.  It creates the functions for users in the first schema of search_path, and
--- everything else in the schema snowflake_sql:
+-- Snowflake ids in SQL and PL/pgSQL, for servers on which no C library can be installed.
+-- Layouts, names and results are those of the extension snowflake.  CREATE EXTENSION,
+-- pg_tle and psql all take this script, and no superuser is needed.  It creates the
+-- functions for users in the first schema of search_path, the rest in snowflake_sql:
 --
 --		psql --single-transaction --set=ON_ERROR_STOP=1 --file=snowflake_sql--1.0.sql
 --		SELECT snowflake_configure('snowflake', worker_id => 1);
@@ -21,23 +18,20 @@
 -- the standby must be less than a reservation of 2 s behind.  Like nextval(), these
 -- functions make no ids in read-only transactions and parallel workers.
 --
--- Other roles may be able to create objects in the schema of these functions, before or
--- after us.  So functions in PL/pgSQL have a search_path of their own.  In the bodies of
--- SQL functions, names are looked up once, when this script runs: these bodies name the
--- schema of every function of ours, and pass arguments of exactly the declared types.
+-- Other roles may be able to create objects in our schema.  So functions in PL/pgSQL have
+-- a search_path of their own.  In SQL functions, names are looked up when this script
+-- runs: they name schemas, and pass arguments of exactly the declared types.
 
 DO $$
 BEGIN
 	IF NOT pg_catalog.starts_with((pg_catalog.current_schemas(true))[1]::pg_catalog.text, 'pg_'::pg_catalog.text) THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'search_path has a schema before pg_catalog',
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'search_path has a schema before pg_catalog',
 			HINT = 'Set search_path to the schema for the functions.';
 	END IF;
 	IF pg_catalog.current_schema() IS NULL
 		OR pg_catalog.starts_with(pg_catalog.current_schema()::pg_catalog.text, 'pg_'::pg_catalog.text)
 	THEN
-		RAISE invalid_schema_name USING
-			MESSAGE = 'no schema has been selected to create the functions in',
+		RAISE invalid_schema_name USING MESSAGE = 'no schema has been selected to create the functions in',
 			HINT = 'Set search_path to the schema for the functions.';
 	END IF;
 END
@@ -46,18 +40,11 @@ $$;
 -- This fails if the schema exists, because somebody else may own it.
 CREATE SCHEMA snowflake_sql;
 
-COMMENT ON SCHEMA snowflake_sql IS
-'internals of snowflake ids in SQL';
-
 -- bodies in PL/pgSQL look names up when they run
 GRANT USAGE ON SCHEMA snowflake_sql TO PUBLIC;
 
---
--- Layouts.  Fields have numbers: 1 time, 2 datacenter, 3 worker, 4 timeline,
--- 5 lane, 6 sequence, 7 tag.
---
-
--- How the bits of an id are divided.
+-- Layouts.  Fields have numbers: 1 time, 2 datacenter, 3 worker, 4 timeline, 5 lane,
+-- 6 sequence, 7 tag.
 CREATE TYPE snowflake_sql.layout AS (
 	text text,					-- in full
 	fields integer[],			-- numbers of its fields, the most significant first
@@ -316,8 +303,7 @@ BEGIN
 		END IF;
 	END IF;
 	IF words.reason IS NOT NULL THEN
-		RAISE invalid_parameter_value USING
-			MESSAGE = format('invalid snowflake layout: "%s"', layout),
+		RAISE invalid_parameter_value USING MESSAGE = format('invalid snowflake layout: "%s"', layout),
 			DETAIL = words.reason;
 	END IF;
 
@@ -344,7 +330,6 @@ $$;
 -- search_path, so we give each of them operands of exactly its types.
 --
 
--- All fields of an id.
 CREATE TYPE snowflake_sql.decoded AS (
 	generated_at timestamptz,
 	datacenter_id integer,
@@ -363,8 +348,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF id IS NOT NULL AND layout IS NOT NULL THEN
-		RAISE numeric_value_out_of_range USING
-			MESSAGE = format('bigint %s is not a snowflake id', id),
+		RAISE numeric_value_out_of_range USING MESSAGE = format('bigint %s is not a snowflake id', id),
 			DETAIL = format('Ids of the layout "%s" range from 0 to %s.', layout, largest);
 	END IF;
 	RETURN NULL;
@@ -379,7 +363,6 @@ RETURN CASE WHEN (layout).bits[field] > 0 THEN
 	((id >> (layout).shifts[field]) & ((1::bigint << (layout).bits[field]) - 1::bigint))::integer
 END;
 
--- A field of a bigint that may not be an id.
 CREATE FUNCTION snowflake_sql.checked_field(id bigint, layout snowflake_sql.layout, field integer)
 RETURNS integer
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -404,7 +387,6 @@ RETURN CASE
 			+ (tick & 4194303::bigint)::double precision * ((layout).tick::double precision * interval '1 microsecond')
 END AT TIME ZONE interval '0';
 
--- When an id was made.
 CREATE FUNCTION snowflake_sql.generated_at(id bigint, layout snowflake_sql.layout)
 RETURNS timestamptz
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -414,7 +396,6 @@ RETURN CASE
 	ELSE snowflake_sql.refuse(id, (layout).largest, (layout).text, NULL::timestamptz)
 END;
 
--- All fields of an id.
 CREATE FUNCTION snowflake_sql.decode(id bigint, layout snowflake_sql.layout)
 RETURNS snowflake_sql.decoded
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -449,67 +430,44 @@ RETURN CASE WHEN isfinite(instant) THEN
 		+ 946684800000000::numeric - (layout).unix_epoch::numeric, (layout).tick::numeric)
 END;
 
--- Throw an error: a layout has no tick for an instant.
 CREATE FUNCTION snowflake_sql.refuse_time(instant timestamptz, layout snowflake_sql.layout)
-RETURNS void
+RETURNS bigint
 LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 SET DateStyle = ISO
 AS $$
 BEGIN
-	RAISE datetime_field_overflow USING
-		MESSAGE = format('timestamp %s is out of range for snowflake field "time"', instant),
+	RAISE datetime_field_overflow USING MESSAGE = format('timestamp %s is out of range for snowflake field "time"', instant),
 		DETAIL = format('Ticks of the layout "%s" range from %s to %s.', layout.text,
 			snowflake_sql.tick_to_time(0, layout), snowflake_sql.tick_to_time(layout.last_tick, layout));
 END
 $$;
 
--- The smallest id of an instant's tick.
 CREATE FUNCTION snowflake_sql.from_timestamp(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	tick CONSTANT numeric := snowflake_sql.time_to_tick(instant, layout);
-BEGIN
-	IF tick IS NULL OR tick > layout.last_tick OR instant < layout.epoch AT TIME ZONE interval '0' THEN
-		PERFORM snowflake_sql.refuse_time(instant, layout);
-	END IF;
-	RETURN tick::bigint << layout.shifts[1];
-END
-$$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE
+	WHEN instant >= (layout).epoch AT TIME ZONE interval '0'
+		AND snowflake_sql.time_to_tick(instant, layout) <= (layout).last_tick::numeric
+	THEN snowflake_sql.time_to_tick(instant, layout)::bigint << (layout).shifts[1]
+	ELSE snowflake_sql.refuse_time(instant, layout)
+END;
 
--- The largest id before an instant's tick.
 CREATE FUNCTION snowflake_sql.last_before(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	tick CONSTANT numeric := snowflake_sql.time_to_tick(instant, layout);
-BEGIN
-	RETURN CASE
-		WHEN instant < layout.epoch AT TIME ZONE interval '0' THEN -1
-		WHEN tick <= layout.last_tick THEN (tick::bigint << layout.shifts[1]) - 1
-		ELSE layout.largest
-	END;
-END
-$$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE
+	WHEN instant < (layout).epoch AT TIME ZONE interval '0' THEN -1::bigint
+	WHEN snowflake_sql.time_to_tick(instant, layout) <= (layout).last_tick::numeric
+	THEN (snowflake_sql.time_to_tick(instant, layout)::bigint << (layout).shifts[1]) - 1::bigint
+	ELSE (layout).largest
+END;
 
--- The smallest id from an instant's tick on.
 CREATE FUNCTION snowflake_sql.first_from(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	last CONSTANT bigint := snowflake_sql.last_before(instant, layout);
-BEGIN
-	-- no bigint is greater than the last id of 63 bits
-	RETURN CASE WHEN last = 9223372036854775807 THEN last ELSE last + 1 END;
-END
-$$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+-- no bigint is greater than the last id of 63 bits
+RETURN least(snowflake_sql.last_before(instant, layout), 9223372036854775806::bigint) + 1::bigint;
 
 -- Throw an error unless a value fits its field.
 CREATE FUNCTION snowflake_sql.check_value(value bigint, layout snowflake_sql.layout, field integer)
@@ -522,8 +480,7 @@ DECLARE
 	largest CONSTANT bigint := (1::bigint << layout.bits[field]) - 1;
 BEGIN
 	IF value NOT BETWEEN 0 AND largest THEN
-		RAISE numeric_value_out_of_range USING
-			MESSAGE = format('value %s is out of range for snowflake field "%s"', value, name),
+		RAISE numeric_value_out_of_range USING MESSAGE = format('value %s is out of range for snowflake field "%s"', value, name),
 			DETAIL = CASE WHEN layout.bits[field] = 0 THEN
 				format('The layout "%s" has no field "%s", so only 0 is possible.', layout.text, name)
 			ELSE
@@ -563,28 +520,18 @@ BEGIN
 END
 $$;
 
--- The fields of a layout, the most significant first.
 CREATE FUNCTION snowflake_sql.list_fields(layout snowflake_sql.layout,
 	OUT name text,
 	OUT bits integer,
 	OUT shift integer,
 	OUT largest bigint)
 RETURNS SETOF record
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE ROWS 7
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	field integer;
-BEGIN
-	FOREACH field IN ARRAY layout.fields LOOP
-		name := ('{time,datacenter,worker,timeline,lane,sequence,tag}'::text[])[field];
-		bits := layout.bits[field];
-		shift := layout.shifts[field];
-		largest := (1::bigint << bits) - 1;
-		RETURN NEXT;
-	END LOOP;
-END
-$$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE ROWS 7
+BEGIN ATOMIC
+	SELECT ('{time,datacenter,worker,timeline,lane,sequence,tag}'::text[])[field], (layout).bits[field],
+		(layout).shifts[field], (1::bigint << (layout).bits[field]) - 1::bigint
+	FROM pg_catalog.unnest((layout).fields) WITH ORDINALITY AS f (field, i) ORDER BY i;
+END;
 
 -- Use at most 64 lanes, as the extension does.
 CREATE FUNCTION snowflake_sql.capacity(of_layout snowflake_sql.layout,
@@ -595,78 +542,56 @@ CREATE FUNCTION snowflake_sql.capacity(of_layout snowflake_sql.layout,
 	OUT workers bigint,
 	OUT lanes integer,
 	OUT ids_per_second bigint)
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	layout := of_layout.text;
-	tick := of_layout.tick * interval '1 microsecond';
-	first_instant := snowflake_sql.tick_to_time(0, of_layout);
-	last_instant := snowflake_sql.tick_to_time(of_layout.last_tick, of_layout);
-	workers := 1::bigint << (of_layout.bits[2] + of_layout.bits[3]);
-	lanes := 1 << least(of_layout.bits[5], 6);
-	ids_per_second := lanes * (1::bigint << of_layout.bits[6]) * 1000000 / of_layout.tick;
-END
-$$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+BEGIN ATOMIC
+	SELECT (of_layout).text, (of_layout).tick::double precision * interval '1 microsecond',
+		snowflake_sql.tick_to_time(0::bigint, of_layout), snowflake_sql.tick_to_time((of_layout).last_tick, of_layout),
+		1::bigint << ((of_layout).bits[2] + (of_layout).bits[3]), 1 << least((of_layout).bits[5], 6),
+		(1::bigint << (least((of_layout).bits[5], 6) + (of_layout).bits[6])) * 1000000::bigint / (of_layout).tick;
+END;
 
 --
--- Making ids.
---
--- A sequence, "word", counts the ids of a tick.  Its value is
+-- Making ids.  A sequence, "word", counts the ids of a tick.  Its value is
 --
 --		word = prefix << low_bits | counter,	prefix = position << timeline_bits | timeline
 --
 -- where the counter has the bits of the layout's sequence and lanes, and a position is a
 -- tick with the number of the settings in the bits above it.  A second sequence,
--- "opened", holds the prefix of the tick in which ids are made.  A call that finds this
--- tick over, or used up, opens a later one, behind the door: a lock that one session
--- holds at a time.  The opener
+-- "opened", holds the prefix of the tick in which ids are made.  A call reads "opened",
+-- takes the next word, and uses it only if it has the prefix that was read, and its own
+-- settings.  A call that finds the tick over, or used up, opens a later one, behind the
+-- door: a lock that one session holds at a time.  It sets "word" to the first word of the
+-- tick, which it uses itself, and then "opened" to the tick's prefix.
 --
---		1. sets "word" to the first word of the tick, which it uses itself
---		2. sets "opened" to the tick's prefix
---
--- and each tick is later than all that were opened before.  Every other call
---
---		1. reads "opened"
---		2. takes the next word
---		3. uses the word only if it has the prefix that was read, and its own settings
---
--- Invariant.  No word is used twice.
---
--- A call uses a word only if it had found the word's prefix in "opened" before it took
--- the word.  By then the opener of that prefix had set "word", and no opener sets it to
--- that prefix again.  From then on nextval() returns each word of the prefix once.
---
--- An opener does not look at "word", so that nothing can happen between a look and its
--- setval().  Calls that cannot use their word may have counted "word" into later ticks.
--- The opener sets it back from there, which is safe because nobody used those words.
---
--- Ids increase because "opened" does, and "word" does within a tick.
+-- Invariant.  No word is used twice: a call has found the word's prefix in "opened" before
+-- it took the word.  By then the opener of that prefix had set "word", and no opener sets
+-- it to that prefix again, as each opens a later tick.  From then on nextval() returns each
+-- word of the prefix once.  An opener does not look at "word", so that nothing can happen
+-- between a look and its setval().  Calls that cannot use their word may have counted
+-- "word" into later ticks; to set it back is safe because nobody used those words.
 --
 -- Both sequences are unlogged, so taking a word neither writes WAL nor has a commit wait
 -- for it.  After a crash, and at a promotion, PostgreSQL resets them.  Then ids begin
 -- above the mark: the sequence "reserved", which is logged.
 --
 -- Invariant.  No id is returned of a position above the mark.  If the settings are
--- durable, the mark is on disk by then.
+-- durable, the mark is on disk by then.  An opener first moves the mark ahead, by 2 s at
+-- most, if it does not cover the tick yet.  The sequence "flushed" holds the mark that is
+-- on disk; a dump may have read it later than the mark, so both must cover the tick.  Even
+-- without a flush, a committed id is below the mark that a crash leaves behind, which is
+-- ahead of the commit in WAL.
 --
--- An opener first moves the mark ahead, by 2 s at most, if it does not cover the tick yet.
--- A third unlogged sequence, "flushed", holds the mark that is on disk.  A dump may have
--- read it later than the mark, so both must cover the tick.  Even without a flush, an id
--- that is committed is below the mark that a crash leaves behind: the mark is ahead of
--- the commit in WAL.
+-- All four sequences are made when this script runs, and never dropped: if a transaction
+-- that made an unlogged sequence is rolled back just before a crash, the server can fail
+-- to start once, because a file exists already.
 --
--- All four sequences are made when this script runs, and never dropped.  If a transaction
--- that made an unlogged sequence is rolled back just before a crash, PostgreSQL 15 to 18
--- can fail to start once, because a file exists already.
---
--- A rollback does not set the sequences back.  So the opener leaves the door by rolling
--- back the subtransaction that took the lock.  Nothing else releases a lock before the
--- end of the transaction, and a rollback also works after an error or a cancel.  The
--- lock is on a table, because any role could take an advisory lock and keep it.  Its mode
--- is the weakest that conflicts with itself.  An EXCLUSIVE lock would have to wait for any
--- SELECT ... FOR UPDATE, which locks the table before privileges are checked.
--- Its holder waits for no other lock, so that the door takes part in no deadlock.
+-- A rollback does not set sequences back.  So the opener leaves the door by rolling back
+-- the subtransaction that took the lock; nothing else releases a lock before the end of
+-- the transaction, and it works after an error or a cancel.  The lock is on a table,
+-- because any role could keep an advisory lock.  Its mode is the weakest that conflicts
+-- with itself: EXCLUSIVE would have to wait for any SELECT ... FOR UPDATE, which locks the
+-- table before privileges are checked.  Its holder waits for no other lock, so that the
+-- door takes part in no deadlock.
 --
 
 -- The lock that a session holds while it opens a tick.
@@ -714,13 +639,8 @@ RETURN ((date_part('epoch'::text, clock_timestamp()) * 1000000::double precision
 -- its database.
 CREATE FUNCTION snowflake_sql.database()
 RETURNS oid
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	RETURN (SELECT oid FROM pg_database WHERE datname = current_database());
-END
-$$;
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN (SELECT oid FROM pg_database WHERE datname = current_database());
 
 -- Whether ids of a position can be made, whatever the clock says.  A copy of the database
 -- has the lease, too.  So the lease is only for the database and the start of the server
@@ -742,7 +662,6 @@ RETURN CASE WHEN snowflake_sql.is_allowed(pos, settings) THEN
 		BETWEEN - late / ((settings).layout).tick AND (settings).max_ahead
 END;
 
--- The id that a word stands for.
 CREATE FUNCTION snowflake_sql.word_to_id(word bigint, settings snowflake_sql.settings)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
@@ -798,29 +717,25 @@ DECLARE
 	layout CONSTANT snowflake_sql.layout := settings.layout;
 BEGIN
 	IF clock_timestamp() < layout.epoch AT TIME ZONE interval '0' THEN
-		RAISE SQLSTATE 'SF002' USING
-			MESSAGE = 'clock is before the epoch of the snowflake layout',
+		RAISE SQLSTATE 'SF002' USING MESSAGE = 'clock is before the epoch of the snowflake layout',
 			DETAIL = format('The clock says %s, and the layout is "%s".', clock_timestamp(), layout.text),
 			HINT = 'Set the clock of the server right, or choose a layout with an earlier epoch.';
 	ELSIF tick > layout.last_tick THEN
-		RAISE SQLSTATE 'SF003' USING
-			MESSAGE = 'snowflake layout has no tick left',
+		RAISE SQLSTATE 'SF003' USING MESSAGE = 'snowflake layout has no tick left',
 			DETAIL = format('The last tick of the layout "%s" begins at %s.', layout.text,
 				snowflake_sql.tick_to_time(layout.last_tick, layout)),
 			HINT = 'Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch.';
 	ELSIF waited < settings.max_wait THEN
 		RETURN;
 	ELSIF settings.is_leased AND tick - snowflake_sql.now_tick(layout) <= settings.max_ahead THEN
-		RAISE SQLSTATE 'SF004' USING
-			MESSAGE = 'database has no lease of a worker id for snowflake ids',
+		RAISE SQLSTATE 'SF004' USING MESSAGE = 'database has no lease of a worker id for snowflake ids',
 			DETAIL = CASE WHEN settings.end_position > settings.base THEN
 				format('Its lease of worker id %s is for ids before %s, and for the database with OID %s of the server that was started at %s.',
 					settings.worker_id, snowflake_sql.tick_to_time(least(settings.end_position - settings.base, layout.last_tick), layout),
 					settings.database, settings.server_start) ELSE 'It has not leased one yet.' END,
 			HINT = 'Schedule a job that calls snowflake_lease() after each third of the lease.';
 	END IF;
-	RAISE SQLSTATE 'SF001' USING
-		MESSAGE = 'snowflake ids are too far ahead of the clock',
+	RAISE SQLSTATE 'SF001' USING MESSAGE = 'snowflake ids are too far ahead of the clock',
 		DETAIL = format('The clock has to advance by another %s ms before the next id. Ids can be at most %s ms ahead of it, and a call waits for at most %s ms.',
 			(tick - snowflake_sql.now_tick(layout) - settings.max_ahead) * layout.tick / 1000.0,
 			settings.max_ahead * layout.tick / 1000, settings.max_wait),
@@ -838,8 +753,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	IF settings.set_by = pg_current_xact_id_if_assigned() AND settings.server_start = pg_postmaster_start_time() THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'unsafe use of new settings for snowflake ids',
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'unsafe use of new settings for snowflake ids',
 			DETAIL = 'If the current transaction rolled back, its ids could be made again.',
 			HINT = 'Commit after the call of snowflake_configure() or snowflake_lease(), and make ids in the next transaction.';
 	END IF;
@@ -871,13 +785,10 @@ BEGIN
 		END;
 	END IF;
 	IF pg_current_wal_flush_lsn() < here THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = format('WAL was not written to disk, and wal_level is "%s"', current_setting('wal_level'));
+		RAISE object_not_in_prerequisite_state USING MESSAGE = format('WAL was not written to disk, and wal_level is "%s"', current_setting('wal_level'));
 	END IF;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_sql.flush() FROM PUBLIC;
 
 -- Move the mark ahead, so that it covers a position.  Call this behind the door.
 CREATE FUNCTION snowflake_sql.reserve(pos bigint, settings snowflake_sql.settings)
@@ -896,8 +807,6 @@ BEGIN
 	PERFORM setval('snowflake_sql.flushed', mark);
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_sql.reserve(bigint, snowflake_sql.settings) FROM PUBLIC;
 
 -- A call that cannot use its word comes here.  To leave the door, it throws SQLSTATE SF000
 -- and catches it, and sends nothing to the client before that, which might not read.  If
@@ -1018,8 +927,7 @@ DECLARE
 	layout CONSTANT snowflake_sql.layout := (snowflake_sql.settings()).layout;
 BEGIN
 	IF layout.bits[7] = 0 THEN
-		RAISE invalid_parameter_value USING
-			MESSAGE = 'snowflake layout has no field "tag"',
+		RAISE invalid_parameter_value USING MESSAGE = 'snowflake layout has no field "tag"',
 			DETAIL = format('The layout in force is "%s".', layout.text),
 			HINT = 'Call snowflake_nextval() without a tag, or call snowflake_configure() with a layout that has the field.';
 	END IF;
@@ -1040,8 +948,7 @@ DECLARE
 	word bigint;
 BEGIN
 	IF (settings.layout).bits[7] > 0 THEN
-		RAISE feature_not_supported USING
-			MESSAGE = 'tag of the last snowflake id is not known',
+		RAISE feature_not_supported USING MESSAGE = 'tag of the last snowflake id is not known',
 			DETAIL = format('The layout in force is "%s".', (settings.layout).text),
 			HINT = 'Use INSERT ... RETURNING.';
 	END IF;
@@ -1051,8 +958,7 @@ BEGIN
 	END IF;
 	RETURN snowflake_sql.word_to_id(word, settings);
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
-	RAISE object_not_in_prerequisite_state USING
-		MESSAGE = 'no snowflake id has been made in this session yet',
+	RAISE object_not_in_prerequisite_state USING MESSAGE = 'no snowflake id has been made in this session yet',
 		HINT = 'Call snowflake_nextval() first.';
 END
 $$;
@@ -1072,8 +978,6 @@ BEGIN
 		setval('snowflake_sql.opened', prefix);
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_sql.use_up(bigint, snowflake_sql.settings) FROM PUBLIC;
 
 CREATE FUNCTION snowflake_sql.advance(id bigint)
 RETURNS void
@@ -1098,8 +1002,7 @@ BEGIN
 		settings.first_position - 1);
 	IF settings.base + tick >= last_position THEN
 		IF tick - snowflake_sql.now_tick(settings.layout) > settings.max_ahead THEN
-			RAISE object_not_in_prerequisite_state USING
-				MESSAGE = 'snowflake ids cannot be advanced too far ahead of the clock',
+			RAISE object_not_in_prerequisite_state USING MESSAGE = 'snowflake ids cannot be advanced too far ahead of the clock',
 				DETAIL = format('The time of the id %s is %s, and ids can be at most %s ms ahead of the clock.', id,
 					snowflake_sql.generated_at(id, settings.layout), settings.max_ahead * (settings.layout).tick / 1000),
 				HINT = 'Check that the id is of the layout in force.';
@@ -1113,12 +1016,6 @@ EXCEPTION
 		NULL;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_sql.advance(bigint) FROM PUBLIC;
-
---
--- Configuration
---
 
 -- All settings from snowflake_configure(), and since when; the row with the greatest
 -- number is in force.
@@ -1136,7 +1033,6 @@ CREATE TABLE snowflake_sql.configuration (
 	last_tick bigint				-- and up to this one; NULL: in force
 );
 
--- The lease of a worker id, in one row.
 CREATE TABLE snowflake_sql.lease (
 	only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
 	worker_id integer NOT NULL,
@@ -1158,35 +1054,27 @@ EXCEPTION WHEN feature_not_supported THEN
 END
 $$;
 
--- The implementation of snowflake_status().
-CREATE FUNCTION snowflake_sql.status(
-	OUT durable boolean,
-	OUT layout text,
-	OUT worker_id integer,
-	OUT datacenter_id integer,
-	OUT ids_ahead interval,
-	OUT mark_ahead interval,
-	OUT lease_ends timestamptz)
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
+CREATE FUNCTION snowflake_sql.status()
+RETURNS TABLE (durable boolean, layout text, worker_id integer, datacenter_id integer, ids_ahead interval,
+	mark_ahead interval, lease_ends timestamptz)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE ROWS 1 SECURITY DEFINER
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	settings CONSTANT snowflake_sql.settings := snowflake_sql.settings();
-	now_position CONSTANT bigint := settings.base + snowflake_sql.now_tick(settings.layout);
-	tick CONSTANT interval := (settings.layout).tick * interval '1 microsecond';
+	s CONSTANT snowflake_sql.settings := snowflake_sql.settings();
+	now CONSTANT bigint := s.base + snowflake_sql.now_tick(s.layout);
+	tick CONSTANT interval := (s.layout).tick * interval '1 microsecond';
 BEGIN
-	durable := settings.is_durable;
-	layout := (settings.layout).text;
-	worker_id := settings.worker_id;
-	datacenter_id := settings.datacenter_id;
-	ids_ahead := (snowflake_sql.last_position(pg_sequence_last_value('snowflake_sql.opened'), settings) - now_position) * tick;
-	mark_ahead := (snowflake_sql.own(pg_sequence_last_value('snowflake_sql.reserved'), settings) - now_position) * tick;
-	SELECT ends INTO lease_ends FROM snowflake_sql.lease WHERE settings.is_leased;
+	RETURN QUERY SELECT s.is_durable, (s.layout).text, s.worker_id, s.datacenter_id,
+		(snowflake_sql.last_position(pg_sequence_last_value('snowflake_sql.opened'), s) - now) * tick,
+		(snowflake_sql.own(pg_sequence_last_value('snowflake_sql.reserved'), s) - now) * tick,
+		(SELECT ends FROM snowflake_sql.lease WHERE s.is_leased);
 END
 $$;
 
 -- Functions for users that read a layout.  Each comes in two forms: for the layout in its
--- argument, and for the one in force, which @layout@ stands for.  Some have only the second.
+-- argument, and for the one in force, which @layout@ stands for.  Without such an argument,
+-- they have only the second; if IMMUTABLE, only the first.
 CREATE FUNCTION snowflake_sql.list_functions(
 	OUT name text,
 	OUT arguments text,
@@ -1196,24 +1084,13 @@ CREATE FUNCTION snowflake_sql.list_functions(
 	OUT comment text)
 RETURNS SETOF record
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-BEGIN ATOMIC
+SET search_path = pg_catalog, pg_temp
+AS $$
 	VALUES
 	('decode', 'id bigint, layout text', 'snowflake_sql.decoded', 'STRICT',
 		'RETURN snowflake_sql.decode(id, @layout@)', 'all fields of an id; NULL for those that %s lacks'),
 	('timestamp', 'id bigint, layout text', 'timestamptz', '',
 		'RETURN snowflake_sql.generated_at(id, @layout@)', 'when an id was made: the start of its tick, in %s'),
-	('datacenter_id', 'id bigint, layout text', 'integer', '',
-		'RETURN snowflake_sql.checked_field(id, @layout@, 2)', 'the datacenter id of an id, in %s'),
-	('worker_id', 'id bigint, layout text', 'integer', '',
-		'RETURN snowflake_sql.checked_field(id, @layout@, 3)', 'the worker id of an id, in %s'),
-	('timeline', 'id bigint, layout text', 'integer', '',
-		'RETURN snowflake_sql.checked_field(id, @layout@, 4)', 'the low bits of the WAL timeline that an id was made on, in %s'),
-	('lane', 'id bigint, layout text', 'integer', '',
-		'RETURN snowflake_sql.checked_field(id, @layout@, 5)', 'the lane of an id, in %s: the high or low bits of its number within the tick'),
-	('sequence', 'id bigint, layout text', 'integer', '',
-		'RETURN snowflake_sql.checked_field(id, @layout@, 6)', 'the number of an id within its tick and lane, in %s'),
-	('tag', 'id bigint, layout text', 'integer', '',
-		'RETURN snowflake_sql.checked_field(id, @layout@, 7)', 'the tag of an id, in %s'),
 	('from_timestamp', 'instant timestamptz, layout text', 'bigint', 'STRICT',
 		'RETURN snowflake_sql.from_timestamp(instant, @layout@)', 'the smallest id of an instant''s tick, in %s'),
 	('first_from', 'instant timestamptz, layout text', 'bigint', 'STRICT',
@@ -1237,6 +1114,15 @@ BEGIN ATOMIC
 		'lane integer DEFAULT 0, sequence integer DEFAULT 0, tag integer DEFAULT 0', 'bigint', 'STABLE PARALLEL SAFE',
 		'RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag], @layout@)',
 		'the id that has these fields, in %s'),
+	('compose', 'generated_at timestamptz, layout text, datacenter_id integer DEFAULT 0, worker_id integer DEFAULT 0, '
+		'timeline integer DEFAULT 0, lane integer DEFAULT 0, sequence integer DEFAULT 0, tag integer DEFAULT 0', 'bigint', 'IMMUTABLE',
+		'RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag], @layout@)',
+		'the id of %s that has these fields; those left out are 0'),
+	-- with other names, so that a call by name finds the one above; without names, a dump would fail
+	('compose', 'of_time timestamptz, of_datacenter integer, of_worker integer, of_timeline integer, of_lane integer, '
+		'of_sequence integer, of_tag integer, layout text', 'bigint', 'IMMUTABLE',
+		'RETURN snowflake_sql.compose(of_time, ARRAY[of_datacenter, of_worker, of_timeline, of_lane, of_sequence, of_tag], @layout@)',
+		'the id of %s that has these fields: generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag'),
 	('nextval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.next_id()', 'make a new id'),
 	('id', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.next_id()',
 		'make a new id: snowflake_nextval() by another name'),
@@ -1246,15 +1132,20 @@ BEGIN ATOMIC
 		'OUT mark_ahead interval, OUT lease_ends timestamptz', 'record', 'VOLATILE PARALLEL UNSAFE',
 		'BEGIN ATOMIC SELECT * FROM snowflake_sql.status(); END',
 		'durable: whether ids that were seen are not made again after a crash; how far ids, and the mark above which they then begin, are ahead of the clock; layout, worker id and lease'),
-	('currval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.current_id()', 'the last id that this session made');
-END;
+	('currval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.current_id()', 'the last id that this session made')
+	UNION ALL
+	SELECT field, 'id bigint, layout text', 'integer', '',
+		format('RETURN snowflake_sql.checked_field(id, @layout@, %s)', number), purpose || ', in %s'
+	FROM (VALUES (2, 'datacenter_id', 'the datacenter id of an id'), (3, 'worker_id', 'the worker id of an id'),
+		(4, 'timeline', 'the low bits of the WAL timeline that an id was made on'),
+		(5, 'lane', 'the lane of an id: the high or low bits of its number within the tick'),
+		(6, 'sequence', 'the number of an id within its tick and lane'), (7, 'tag', 'the tag of an id')) AS f (number, field, purpose);
+$$;
 
 -- Create the functions of one form.  Those of the layout in force do not belong to the
--- extension, so that a dump includes them, and with them the present settings.
---
--- CREATE OR REPLACE keeps the owner of a function.  Another role that may create objects in
--- this schema can have created a function in advance, and could replace it later.  So check
--- the owners, and do so afterwards, when nobody else can create or change a function.
+-- extension, so that a dump includes them.  CREATE OR REPLACE keeps the owner of a function.
+-- Another role can have created one in advance, and could replace it later.  So check the
+-- owners afterwards, when nobody else can create or change a function.
 CREATE FUNCTION snowflake_sql.create_functions(home regnamespace, in_force boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -1266,11 +1157,11 @@ DECLARE
 	owner name;
 BEGIN
 	FOR f IN SELECT *, arguments ~ '(^|INOUT |, )layout text' AS has_layout FROM snowflake_sql.list_functions() LOOP
-		CONTINUE WHEN NOT (in_force OR f.has_layout);
+		CONTINUE WHEN CASE WHEN in_force THEN f.properties ~ 'IMMUTABLE' ELSE NOT f.has_layout END;
 		IF NOT in_force THEN
 			-- if the id is NULL, the layout may be wrong
 			f.body := replace(f.body, 'snowflake_sql.decode(', 'snowflake_sql.decode_strictly(');
-			f.properties := 'IMMUTABLE PARALLEL SAFE ' || f.properties;
+			f.properties := 'IMMUTABLE PARALLEL SAFE ' || replace(f.properties, 'IMMUTABLE', '');
 		ELSIF f.has_layout THEN
 			f.arguments := CASE WHEN f.arguments ~ 'INOUT' THEN replace(f.arguments, 'INOUT', 'OUT')
 				ELSE regexp_replace(f.arguments, '(, )?layout text(, )?', '') END;
@@ -1292,16 +1183,13 @@ BEGIN
 		WHERE pg_proc.oid = signature::regprocedure AND NOT rolsuper AND rolname <> current_user
 			AND proowner <> (SELECT nspowner FROM pg_namespace WHERE nspname = 'snowflake_sql');
 		IF FOUND THEN
-			RAISE object_not_in_prerequisite_state USING
-				MESSAGE = format('function %s belongs to another role', signature),
+			RAISE object_not_in_prerequisite_state USING MESSAGE = format('function %s belongs to another role', signature),
 				DETAIL = format('Its owner, the role "%s", could replace it later.', owner),
 				HINT = 'Drop the function, or change its owner to that of the schema snowflake_sql.';
 		END IF;
 	END LOOP;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_sql.create_functions(regnamespace, boolean) FROM PUBLIC;
 
 -- Put settings into force: create the function that returns them as a constant.
 CREATE FUNCTION snowflake_sql.apply(settings snowflake_sql.settings)
@@ -1318,34 +1206,25 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_sql.apply(snowflake_sql.settings) FROM PUBLIC;
-
 -- The first tick that begins at an instant or later.
 CREATE FUNCTION snowflake_sql.first_tick_from(instant timestamptz, layout snowflake_sql.layout)
 RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF instant <= layout.epoch AT TIME ZONE interval '0' THEN
-		RETURN 0;
-	END IF;
-	RETURN least(snowflake_sql.time_to_tick(instant - interval '1 microsecond', layout), layout.last_tick) + 1;
-END
-$$;
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN CASE
+	WHEN instant <= (layout).epoch AT TIME ZONE interval '0' THEN 0::bigint
+	ELSE (least(snowflake_sql.time_to_tick(instant - interval '1 microsecond', layout), (layout).last_tick::numeric) + 1::numeric)::bigint
+END;
 
 -- Put settings into force.  If the worker id is NULL, no ids can be made until one is
 -- leased.
 --
 -- Ids increase across configurations, with one exception.  After a clock that was far
 -- ahead has carried ids along, another pair of worker and datacenter id begins at the clock
--- again: its ids differ anyway.  The table keeps how far each pair has come, so that a pair
--- that returns begins above its old ids.
+-- again.  The table keeps how far each pair has come, so that one that returns begins there.
 --
 -- The door stays locked until the transaction ends, so that only the new settings open
 -- ticks.  Their positions differ from those before: the sign does by turns, and the bits
--- above the tick do as far as there are any.  So the first call has to open a tick, and
--- fails if the settings are not committed.  A statement that still has the old settings
+-- above the tick do as far as there are any.  A statement that still has the old settings
 -- uses words of the old tick, which are below the new start, until it comes to the door.
 CREATE FUNCTION snowflake_sql.configure(home regnamespace, new_layout text, new_worker_id integer,
 	new_datacenter_id integer, new_max_ahead interval, new_max_wait interval, durable boolean,
@@ -1373,8 +1252,7 @@ BEGIN
 	IF new_layout IS NULL OR new_datacenter_id IS NULL OR new_max_ahead IS NULL OR new_max_wait IS NULL
 		OR new_max_ahead < '0' OR new_max_wait < '0'
 	THEN
-		RAISE invalid_parameter_value USING
-			MESSAGE = 'invalid settings for snowflake ids',
+		RAISE invalid_parameter_value USING MESSAGE = 'invalid settings for snowflake ids',
 			DETAIL = 'Layout, datacenter id, max_ahead and max_wait must be specified, and the last two must not be negative.';
 	END IF;
 	layout := snowflake_sql.read_layout(new_layout);
@@ -1389,15 +1267,9 @@ BEGIN
 		| (coalesce(new_worker_id, 0)::bigint << layout.shifts[3]);
 	settings.timeline_bits := layout.bits[4];
 	settings.low_bits := lane_bits + layout.bits[6];
-	IF layout.shifts[5] > layout.shifts[6] THEN
-		settings.lower_bits := layout.bits[6];
-		settings.upper_shift := layout.shifts[5];
-		settings.lower_shift := layout.shifts[6];
-	ELSE
-		settings.lower_bits := lane_bits;
-		settings.upper_shift := layout.shifts[6];
-		settings.lower_shift := layout.shifts[5];
-	END IF;
+	settings.lower_bits := CASE WHEN layout.shifts[5] > layout.shifts[6] THEN layout.bits[6] ELSE lane_bits END;
+	settings.upper_shift := greatest(layout.shifts[5], layout.shifts[6]);
+	settings.lower_shift := least(layout.shifts[5], layout.shifts[6]);
 	settings.max_ahead := div(extract(epoch FROM new_max_ahead) * 1000000, layout.tick);
 	settings.max_wait := extract(epoch FROM new_max_wait) * 1000;
 	-- after a crash, calls wait for what ids have to be ahead of max_ahead
@@ -1408,8 +1280,7 @@ BEGIN
 		BEGIN
 			PERFORM snowflake_sql.flush();
 		EXCEPTION WHEN OTHERS THEN
-			RAISE object_not_in_prerequisite_state USING
-				MESSAGE = 'snowflake ids cannot be durable on this server',
+			RAISE object_not_in_prerequisite_state USING MESSAGE = 'snowflake ids cannot be durable on this server',
 				DETAIL = format('A flush of WAL failed: %s.', SQLERRM),
 				HINT = 'With durable => false, ids that were seen, but not committed, can be made again after a crash.';
 		END;
@@ -1444,8 +1315,7 @@ BEGIN
 			LATERAL (SELECT (((c.last_tick << old.shifts[1]) | ((1::bigint << old.shifts[1]) - 1)) >> layout.shifts[1]) + 1 AS above) AS a;
 		-- who has a lease can wait
 		IF needed > furthest AND lease_starts IS NULL OR wanted > furthest AND new_worker_id IS NULL THEN
-			RAISE object_not_in_prerequisite_state USING
-				MESSAGE = 'snowflake ids of these settings would be too far ahead of the clock',
+			RAISE object_not_in_prerequisite_state USING MESSAGE = 'snowflake ids of these settings would be too far ahead of the clock',
 				DETAIL = format('The clock says %s. In the layout "%s", ids that are greater than all old ones begin at %s.',
 					clock_timestamp(), layout.text,
 					snowflake_sql.tick_to_time(least(greatest(needed, wanted), layout.last_tick), layout)),
@@ -1478,9 +1348,6 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_sql.configure(regnamespace, text, integer, integer, interval, interval, boolean,
-	timestamptz, timestamptz) FROM PUBLIC;
-
 -- A lease is a range of time in the ids; see the extension snowflake_registry.  A lease of
 -- another database, or from before the start of the server, is not renewed: this database
 -- is a copy, or can have one.
@@ -1504,8 +1371,7 @@ BEGIN
 		settings := snowflake_sql.settings();
 	END IF;
 	IF settings.is_leased IS NOT TRUE THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'worker id for snowflake ids is not leased',
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'worker id for snowflake ids is not leased',
 			HINT = 'Call snowflake_configure() with a worker id of NULL first.';
 	END IF;
 
@@ -1539,8 +1405,6 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_sql.lease(regnamespace, text, interval, text) FROM PUBLIC;
-
 -- Run a query in this database or, given a connection string or the name of a foreign
 -- server, through dblink.
 CREATE FUNCTION snowflake_sql.ask_registry(registry text, query text,
@@ -1558,8 +1422,7 @@ BEGIN
 		IF NOT EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
 				WHERE classid = 'pg_namespace'::regclass AND objid = to_regnamespace('snowflake_registry')
 					AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'snowflake_registry') THEN
-			RAISE undefined_object USING
-				MESSAGE = 'extension "snowflake_registry" does not exist in this database',
+			RAISE undefined_object USING MESSAGE = 'extension "snowflake_registry" does not exist in this database',
 				HINT = 'Create it, or name the registry''s database in the call of snowflake_lease().';
 		END IF;
 		EXECUTE query INTO worker_id, starts, ends;
@@ -1567,8 +1430,7 @@ BEGIN
 	END IF;
 	SELECT extnamespace INTO place FROM pg_extension WHERE extname = 'dblink';
 	IF NOT FOUND THEN
-		RAISE undefined_object USING
-			MESSAGE = 'extension "dblink" is required to reach the registry',
+		RAISE undefined_object USING MESSAGE = 'extension "dblink" is required to reach the registry',
 			HINT = 'Run CREATE EXTENSION dblink, or create the registry in this database.';
 	END IF;
 	EXECUTE format('SELECT * FROM %s.dblink($1, $2) AS answer (worker_id bigint, starts timestamptz, ends timestamptz)', place)
@@ -1576,48 +1438,20 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_sql.ask_registry(text, text) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_sql.flush(), snowflake_sql.reserve(bigint, snowflake_sql.settings),
+	snowflake_sql.use_up(bigint, snowflake_sql.settings), snowflake_sql.advance(bigint),
+	snowflake_sql.create_functions(regnamespace, boolean), snowflake_sql.apply(snowflake_sql.settings),
+	snowflake_sql.configure(regnamespace, text, integer, integer, interval, interval, boolean, timestamptz, timestamptz),
+	snowflake_sql.lease(regnamespace, text, interval, text), snowflake_sql.ask_registry(text, text)
+FROM PUBLIC;
 
---
--- Functions for users
---
-
+-- The functions for users, in their first form.
 DO $$
 BEGIN
 	PERFORM snowflake_sql.create_functions(oid::pg_catalog.regnamespace, false)
 	FROM pg_catalog.pg_namespace WHERE nspname OPERATOR(pg_catalog.=) pg_catalog.current_schema();
 END
 $$;
-
--- The parameter names differ from those of the next function, so that a call by name finds
--- that one.  Parameters without names would not survive a dump.
-CREATE FUNCTION snowflake_compose(of_time timestamptz, of_datacenter integer, of_worker integer, of_timeline integer,
-	of_lane integer, of_sequence integer, of_tag integer, layout text)
-RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.compose(of_time, ARRAY[of_datacenter, of_worker, of_timeline, of_lane, of_sequence, of_tag],
-	snowflake_sql.read_layout(layout));
-
-COMMENT ON FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
-	integer, integer, integer, text) IS
-'the id of the given layout that has these fields: generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag';
-
-CREATE FUNCTION snowflake_compose(generated_at timestamptz,
-	layout text,
-	datacenter_id integer DEFAULT 0,
-	worker_id integer DEFAULT 0,
-	timeline integer DEFAULT 0,
-	lane integer DEFAULT 0,
-	sequence integer DEFAULT 0,
-	tag integer DEFAULT 0)
-RETURNS bigint
-LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag],
-	snowflake_sql.read_layout(layout));
-
-COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
-	integer, integer, integer, integer) IS
-'the id of the given layout that has these fields; those left out are 0';
 
 -- It creates functions in the schema of the other functions for users.
 CREATE FUNCTION snowflake_configure(layout text,
@@ -1634,8 +1468,6 @@ BEGIN ATOMIC
 	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure::oid;
 END;
 
-REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval, boolean) FROM PUBLIC;
-
 COMMENT ON FUNCTION snowflake_configure(text, integer, integer, interval, interval, boolean) IS
 'set how ids are made: the layout, the worker id (NULL: one that snowflake_lease() leases), how far ids can be ahead of the clock, how long a call waits if they would be further ahead, and whether ids that were seen are not made again after a crash (NULL: if the server is PostgreSQL 17 or later)';
 
@@ -1649,8 +1481,6 @@ BEGIN ATOMIC
 	FROM pg_proc WHERE oid = 'snowflake_decode(bigint, text)'::regprocedure::oid;
 END;
 
-REVOKE EXECUTE ON FUNCTION snowflake_lease(text, interval, text) FROM PUBLIC;
-
 COMMENT ON FUNCTION snowflake_lease(text, interval, text) IS
 'lease a worker id from a registry (NULL: the one in this database), or renew the lease; returns its end, or NULL if no worker id is free';
 
@@ -1661,7 +1491,9 @@ BEGIN ATOMIC
 	SELECT snowflake_sql.advance(id);
 END;
 
-REVOKE EXECUTE ON FUNCTION snowflake_advance(bigint) FROM PUBLIC;
-
 COMMENT ON FUNCTION snowflake_advance(bigint) IS
 'make all new ids greater than an id that came from elsewhere';
+
+REVOKE EXECUTE ON FUNCTION snowflake_configure(text, integer, integer, interval, interval, boolean),
+	snowflake_lease(text, interval, text), snowflake_advance(bigint)
+FROM PUBLIC;
