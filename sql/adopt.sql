@@ -626,11 +626,11 @@ CREATE SEQUENCE fixed.ids;
 ALTER TABLE fixed.of_type ALTER id SET DEFAULT nextval('fixed.ids');
 CALL snowflake_adopt_all('fixed', dry_run => true);
 DROP TABLE fixed.pairs, fixed.parted, fixed.of_type;
--- an index on a function whose names are looked up when it is inlined
+-- an index on a function whose names are looked up when it is inlined; from 17 on, there is no such index
 CREATE FUNCTION own_number(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
 CREATE FUNCTION fixed.number(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT own_number($1)';
 CREATE TABLE fixed.inlined (id bigserial PRIMARY KEY, x int);
-CREATE INDEX ON fixed.inlined (fixed.number(x));
+DO $$ BEGIN CREATE INDEX ON fixed.inlined (fixed.number(x)); EXCEPTION WHEN undefined_function THEN NULL; END $$;
 -- and a view that cannot be created again
 CREATE VIEW fixed.numbers AS SELECT fixed.number(id) FROM fixed.rows;
 CALL snowflake_adopt_all('fixed', dry_run => true, recreate_views => true);
@@ -643,7 +643,7 @@ CREATE STATISTICS fixed.both ON id, text FROM fixed.stored;
 COMMENT ON INDEX fixed.by_id IS 'an index';
 COMMENT ON STATISTICS fixed.both IS 'statistics';
 REVOKE DELETE ON fixed.stored FROM CURRENT_USER;
-CREATE VIEW properties AS SELECT attname, atttypid::regtype, coalesce(attstattarget, -1) AS target, attoptions::text ~ 'n_distinct' AS has_options, attstorage, toast.reloptions,
+CREATE VIEW properties AS SELECT attname, atttypid::regtype, coalesce(attstattarget, -1) AS target, coalesce(attoptions::text ~ 'n_distinct', false) AS has_options, attstorage, toast.reloptions,
 	EXISTS (SELECT FROM aclexplode(class.relacl) WHERE privilege_type = 'DELETE') AS can_delete, obj_description('fixed.by_id'::regclass) AS index, indisclustered,
 	(SELECT obj_description(oid, 'pg_statistic_ext') FROM pg_statistic_ext WHERE stxrelid = class.oid) AS statistics
 FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid AND attnum > 0 JOIN pg_class AS toast ON toast.oid = class.reltoastrelid
