@@ -43,8 +43,7 @@ CREATE SCHEMA snowflake_sql;
 -- bodies in PL/pgSQL look names up when they run
 GRANT USAGE ON SCHEMA snowflake_sql TO PUBLIC;
 
--- Layouts.  Fields have numbers: 1 time, 2 datacenter, 3 worker, 4 timeline, 5 lane,
--- 6 sequence, 7 tag.
+-- Fields have numbers: 1 time, 2 datacenter, 3 worker, 4 timeline, 5 lane, 6 sequence, 7 tag.
 CREATE TYPE snowflake_sql.layout AS (
 	text text,					-- in full
 	fields integer[],			-- numbers of its fields, the most significant first
@@ -581,9 +580,8 @@ END;
 -- without a flush, a committed id is below the mark that a crash leaves behind, which is
 -- ahead of the commit in WAL.
 --
--- All four sequences are made when this script runs, and never dropped: if a transaction
--- that made an unlogged sequence is rolled back just before a crash, the server can fail
--- to start once, because a file exists already.
+-- All sequences are made when this script runs: if a transaction that made an unlogged one
+-- is rolled back just before a crash, the server can fail to start once.
 --
 -- A rollback does not set sequences back.  So the opener leaves the door by rolling back
 -- the subtransaction that took the lock; nothing else releases a lock before the end of
@@ -760,9 +758,8 @@ BEGIN
 END
 $$;
 
--- Write WAL to disk, up to here.  Before PostgreSQL 17, no function does so for an ordinary
--- role.  But TRUNCATE does, if the table was created in the same subtransaction and has a
--- free space map, which takes some pages.
+-- Write WAL to disk, up to here.  Before PostgreSQL 17, only TRUNCATE of a new table with a
+-- free space map, which takes some pages, does so for an ordinary role.
 CREATE FUNCTION snowflake_sql.flush()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -770,11 +767,13 @@ SET search_path = pg_catalog, pg_temp
 SET client_min_messages = error
 AS $$
 DECLARE
-	here CONSTANT pg_lsn := pg_current_wal_insert_lsn();
+	here pg_lsn;
 BEGIN
 	IF current_setting('server_version_num')::integer >= 170000 THEN
-		PERFORM pg_logical_emit_message(false, 'snowflake', '', true);
+		here := pg_logical_emit_message(false, 'snowflake', '', true);
 	ELSE
+		-- without a record of our own, the check below could pass by chance
+		here := pg_logical_emit_message(false, 'snowflake', '');
 		BEGIN
 			CREATE TABLE snowflake_sql.flushed_table WITH (fillfactor = 10, autovacuum_enabled = off) AS
 				SELECT 'x'::name FROM generate_series(1, 60);
@@ -808,12 +807,26 @@ BEGIN
 END
 $$;
 
+-- Have the next id made in a later position than this one, which must itself be later than
+-- all that were opened.  Call this behind the door.
+CREATE FUNCTION snowflake_sql.use_up(pos bigint, settings snowflake_sql.settings)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	prefix CONSTANT bigint := pos << settings.timeline_bits;
+BEGIN
+	PERFORM setval('snowflake_sql.word', (prefix + 1) << settings.low_bits, false),
+		setval('snowflake_sql.opened', prefix);
+END
+$$;
+
 -- A call that cannot use its word comes here.  To leave the door, it throws SQLSTATE SF000
--- and catches it, and sends nothing to the client before that, which might not read.  If
--- another session is behind the door, the call also accepts a tick that has been over for
--- at most 10 ms: if all sessions queued at the door in each tick, they would wait for each
--- other most of the time.  For the same reason, the mark moves ahead when half of the
--- reservation is used up, after a tick was opened: others use that tick meanwhile.
+-- and catches it, and sends nothing to the client before that, which might not read.  So
+-- that not all sessions queue at the door in each tick, a call also accepts one that has
+-- been over for at most 10 ms while another session is behind the door, and the mark moves
+-- when half of the reservation is used up, after a tick was opened that others can use.
 CREATE FUNCTION snowflake_sql.open_and_take()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -849,6 +862,10 @@ BEGIN
 				now_position := settings.base + snowflake_sql.now_tick(settings.layout);
 				next_position := greatest(now_position, settings.first_position,
 					snowflake_sql.last_position(opened, settings) + 1);
+				IF opened IS NULL THEN
+					-- if the flush below fails, the next call must not begin above the new mark
+					PERFORM snowflake_sql.use_up(next_position - 1, settings);
+				END IF;
 				IF next_position - now_position <= settings.max_ahead
 					AND snowflake_sql.is_allowed(next_position, settings)
 					AND clock_timestamp() >= (settings.layout).epoch AT TIME ZONE interval '0'
@@ -901,9 +918,8 @@ END
 $$;
 
 -- Runs as the owner of the sequences, so that other roles can do nothing else with them.
--- Setting search_path would take longer than all the rest.  Instead, every name here has a
--- schema, and there are no operators.  A tick that is shorter than a millisecond can be
--- used for a millisecond, so that calls need not open one each.
+-- Setting search_path would take longer than the rest, so every name has a schema, and
+-- there are no operators.  A tick shorter than a millisecond can be used for that long.
 CREATE FUNCTION snowflake_sql.next_id()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -936,8 +952,7 @@ BEGIN
 END
 $$;
 
--- The last word that this session took is that of its last id, unless a call has failed
--- since.  A word does not include the tag.
+-- The last word that this session took is that of its last id, unless a call failed since.
 CREATE FUNCTION snowflake_sql.current_id()
 RETURNS bigint
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE SECURITY DEFINER
@@ -960,22 +975,6 @@ BEGIN
 EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE object_not_in_prerequisite_state USING MESSAGE = 'no snowflake id has been made in this session yet',
 		HINT = 'Call snowflake_nextval() first.';
-END
-$$;
-
--- Have the next id made in a later position than this one, which must itself be later than
--- all that were opened.  Call this behind the door.
-CREATE FUNCTION snowflake_sql.use_up(pos bigint, settings snowflake_sql.settings)
-RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	prefix CONSTANT bigint := pos << settings.timeline_bits;
-BEGIN
-	PERFORM snowflake_sql.reserve(pos, settings);
-	PERFORM setval('snowflake_sql.word', (prefix + 1) << settings.low_bits, false),
-		setval('snowflake_sql.opened', prefix);
 END
 $$;
 
@@ -1007,7 +1006,8 @@ BEGIN
 					snowflake_sql.generated_at(id, settings.layout), settings.max_ahead * (settings.layout).tick / 1000),
 				HINT = 'Check that the id is of the layout in force.';
 		END IF;
-		PERFORM snowflake_sql.use_up(greatest(settings.base + tick, last_position + 1), settings);
+		PERFORM snowflake_sql.reserve(settings.base + tick, settings),
+			snowflake_sql.use_up(greatest(settings.base + tick, last_position + 1), settings);
 	END IF;
 	-- leave the door now, not at the end of the transaction
 	RAISE SQLSTATE 'SF000';
@@ -1302,7 +1302,8 @@ BEGIN
 			new_number := previous.number + 1;
 			-- leave no position of earlier settings behind, which could have the same sign as ours
 			IF snowflake_sql.own(opened >> old_settings.timeline_bits, old_settings) IS NULL THEN
-				PERFORM snowflake_sql.use_up(greatest(old_position, old_settings.base), old_settings);
+				PERFORM snowflake_sql.reserve(greatest(old_position, old_settings.base), old_settings),
+					snowflake_sql.use_up(greatest(old_position, old_settings.base), old_settings);
 			END IF;
 		END IF;
 		UPDATE snowflake_sql.configuration SET last_tick = old_position - old_settings.base WHERE number = previous.number;

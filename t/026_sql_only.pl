@@ -132,6 +132,17 @@ like(
 	$message, qr/search_path has a schema before pg_catalog/,
 	'a search_path with a schema before pg_catalog is refused');
 
+# Durable settings are the default from 17 on; before, wal_level must be higher than here.
+my $is_new = $node->pg_version >= 17;
+is( $node->safe_psql('psql', 'SELECT durable FROM snowflake_status()', %as_visitor),
+	$is_new ? 't' : 'f', 'the status shows whether settings are durable');
+($code, $message) = sqlstate_of(
+	$node, q{SELECT snowflake_configure('snowflake', 3, durable => true)},
+	database => 'psql',
+	user => 'owner');
+is($code, $is_new ? '00000' : '55000', 'durable settings, with a low wal_level');
+like($message, qr/DETAIL: .*wal_level is "minimal"/, 'are refused with the reason') if !$is_new;
+
 #
 # The same answers as the extension
 #
@@ -752,6 +763,32 @@ foreach my $layout (@layouts)
 {
 	new_database($primary, "lags_$layout", "'$layout', 1, max_ahead => '1 hour'");
 	$primary->safe_psql("lags_$layout", 'CREATE TABLE seen (id bigint)');
+}
+# a flush that fails, again and again, does not take ids ahead
+if (!$is_new)
+{
+	new_database($primary, 'fails', "'snowflake', 1, durable => true");
+	is( $primary->safe_psql(
+			'fails', q{
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no DDL''; END';
+CREATE EVENT TRIGGER refuse ON ddl_command_start EXECUTE FUNCTION refuse();
+DO $$
+BEGIN
+	FOR i IN 1..20 LOOP
+		BEGIN
+			PERFORM snowflake_nextval();
+		EXCEPTION WHEN raise_exception THEN
+			NULL;
+		END;
+	END LOOP;
+END
+$$;
+ALTER EVENT TRIGGER refuse DISABLE;
+SELECT snowflake_nextval() > 0;
+SELECT durable, mark_ahead < '3 s' FROM snowflake_status();
+DROP EVENT TRIGGER refuse}),
+		"t\nt|t",
+		'calls fail if the flush does, and ids stay at the clock');
 }
 $primary->backup('backup');
 $standby = PostgreSQL::Test::Cluster->new('lagging');
