@@ -1613,24 +1613,24 @@ LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
-	SELECT format('%s: %s', pg_proc.oid::regprocedure, string_agg(what, ', '))
+	SELECT format('%s: %s', pg_proc.oid::regprocedure, string_agg(what, ', ' ORDER BY position, what COLLATE "C"))
 	FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
 		CROSS JOIN LATERAL (
-			SELECT format('parameter %s %s', coalesce(quote_ident(nullif(name, '')), '$' || number), format_type(type, NULL))
+			SELECT number, format('parameter %s %s', coalesce(quote_ident(nullif(name, '')), '$' || number), format_type(type, NULL))
 			FROM unnest(coalesce(proallargtypes, proargtypes::oid[]), proargnames) WITH ORDINALITY AS parameter (type, name, number)
 			WHERE type IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
 				AND (coalesce(name, '') ~* '(^$|^ids?$|_ids?$|^_?(fk|pk|id)_|_fk$)' OR name ~ '[a-z]Ids?$')
 			UNION ALL
-			SELECT 'result ' || format_type(prorettype, NULL)
+			SELECT 1001, 'result ' || format_type(prorettype, NULL)
 			WHERE prorettype IN ('smallint'::regtype, 'integer'::regtype, 'smallint[]'::regtype, 'integer[]'::regtype)
 				AND prosrc ~* E'\\m(return|returning|select)\\s+[\\w.]*id\\M'
 			UNION ALL
-			SELECT DISTINCT format('variable %s %s', found[1], lower(found[2]))
+			SELECT DISTINCT 1002, format('variable %s %s', found[1], lower(found[2]))
 			FROM regexp_matches(prosrc, E'((?:\\w*id|_?[fp]k_\\w+|\\w+_fk)s?)\\s+(?:constant\\s+)?(smallint|integer|int|int2|int4)\\M', 'gi') AS found
 			UNION ALL
-			SELECT DISTINCT 'cast ' || found[1]
+			SELECT DISTINCT 1003, 'cast ' || found[1]
 			FROM regexp_matches(prosrc, E'(\\w*id"?\\s*::\\s*(?:smallint|integer|int|int2|int4)\\M|cast\\s*\\(\\s*[\\w.]*id\\s+as\\s+(?:smallint|integer|int|int2|int4)\\s*\\))', 'gi') AS found
-		) AS use (what)
+		) AS use (position, what)
 	-- of other schemas, those that mention an adopted table
 	WHERE (pronamespace = adopted_schema
 			OR pronamespace::regnamespace::text !~ '^(pg_|information_schema$|snowflake_internal$)' AND
