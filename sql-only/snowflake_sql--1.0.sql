@@ -15,7 +15,7 @@
 -- promotion or the restore of a dump, no committed id is made again, and with durable
 -- settings (the default from PostgreSQL 17 on) none that was seen.  A standby that is
 -- promoted can lack what its primary did last: then the layout needs timeline bits, or
--- the standby must be less than a reservation of 2 s behind.  Like nextval(), these
+-- the standby must be less than half a reservation, 1 s, behind.  Like nextval(), these
 -- functions make no ids in read-only transactions and parallel workers.
 --
 -- Other roles may be able to create objects in our schema.  So functions in PL/pgSQL have
@@ -574,14 +574,13 @@ END;
 -- above the mark: the sequence "reserved", which is logged.
 --
 -- Invariant.  No id is returned of a position above the mark.  If the settings are
--- durable, the mark is on disk by then.  An opener first moves the mark ahead, by 2 s at
--- most, if it does not cover the tick yet.  The sequence "flushed" holds the mark that is
--- on disk; a dump may have read it later than the mark, so both must cover the tick.  Even
--- without a flush, a committed id is below the mark that a crash leaves behind, which is
--- ahead of the commit in WAL.
+-- durable, the mark is on disk by then.  An opener first moves it ahead, by 2 s at most, if
+-- it does not cover the tick yet.  The sequence "flushed" holds the mark that is on disk; a
+-- dump may have read it later, so both must cover the tick.  Even without a flush, a
+-- committed id is below the mark, which is ahead of the commit in WAL.
 --
--- All sequences are made when this script runs: if a transaction that made an unlogged one
--- is rolled back just before a crash, the server can fail to start once.
+-- If a transaction that made an unlogged sequence is rolled back just before a crash, the
+-- server can fail to start once.  So all are made when this script runs.
 --
 -- A rollback does not set sequences back.  So the opener leaves the door by rolling back
 -- the subtransaction that took the lock; nothing else releases a lock before the end of
@@ -592,7 +591,6 @@ END;
 -- door takes part in no deadlock.
 --
 
--- The lock that a session holds while it opens a tick.
 CREATE TABLE snowflake_sql.door ();
 
 CREATE UNLOGGED SEQUENCE snowflake_sql.word MINVALUE -9223372036854775808 START 0;
@@ -681,11 +679,11 @@ RETURN CASE
 	THEN snowflake_sql.word_to_id(word, settings)
 END;
 
--- A position, or NULL if it is of other settings.
+-- A position, or NULL if it is of other settings.  An advance may use up one after the last.
 CREATE FUNCTION snowflake_sql.own(pos bigint, settings snowflake_sql.settings)
 RETURNS bigint
 LANGUAGE sql IMMUTABLE PARALLEL SAFE
-RETURN CASE WHEN pos >= (settings).base AND pos <= (settings).base + ((settings).layout).last_tick THEN pos END;
+RETURN CASE WHEN pos >= (settings).base AND pos - 1::bigint <= (settings).base + ((settings).layout).last_tick THEN pos END;
 
 -- The last position of these settings that ids can be of.  NULL if there are no such ids.
 CREATE FUNCTION snowflake_sql.last_position(opened bigint, settings snowflake_sql.settings)
@@ -765,6 +763,8 @@ RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET client_min_messages = error
+SET default_tablespace = ''
+SET default_table_access_method = heap
 AS $$
 DECLARE
 	here pg_lsn;
@@ -807,8 +807,7 @@ BEGIN
 END
 $$;
 
--- Have the next id made in a later position than this one, which must itself be later than
--- all that were opened.  Call this behind the door.
+-- Have the next id made in a later position than this one.  Call this behind the door.
 CREATE FUNCTION snowflake_sql.use_up(pos bigint, settings snowflake_sql.settings)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -862,18 +861,19 @@ BEGIN
 				now_position := settings.base + snowflake_sql.now_tick(settings.layout);
 				next_position := greatest(now_position, settings.first_position,
 					snowflake_sql.last_position(opened, settings) + 1);
-				IF opened IS NULL THEN
-					-- if the flush below fails, the next call must not begin above the new mark
-					PERFORM snowflake_sql.use_up(next_position - 1, settings);
-				END IF;
 				IF next_position - now_position <= settings.max_ahead
 					AND snowflake_sql.is_allowed(next_position, settings)
 					AND clock_timestamp() >= (settings.layout).epoch AT TIME ZONE interval '0'
 				THEN
-					-- NULL for the first tick of the settings, and after a crash
-					covered := CASE WHEN snowflake_sql.own(opened >> settings.timeline_bits, settings) IS NOT NULL THEN
-						least(pg_sequence_last_value('snowflake_sql.flushed'), pg_sequence_last_value('snowflake_sql.reserved')) END;
+					-- NULL for the first tick of the settings, and until a flush after a crash
+					covered := pg_sequence_last_value('snowflake_sql.flushed');
+					covered := CASE WHEN covered IS NOT NULL AND snowflake_sql.own(opened >> settings.timeline_bits, settings) IS NOT NULL
+						THEN least(covered, pg_sequence_last_value('snowflake_sql.reserved')) END;
 					IF (next_position <= covered) IS NOT TRUE THEN
+						IF opened IS NULL THEN
+							-- if the flush fails, the next call must not begin above the new mark
+							PERFORM snowflake_sql.use_up(greatest(next_position - 1, settings.base), settings);
+						END IF;
 						PERFORM snowflake_sql.reserve(next_position + settings.reservation, settings);
 						covered := NULL;
 					END IF;
@@ -1175,7 +1175,7 @@ BEGIN
 
 		-- only the types of the arguments for input
 		signature := format('%s.snowflake_%s(%s)', home, f.name, regexp_replace(
-			regexp_replace(f.arguments, '(, )?\mOUT [^,]*| DEFAULT 0', '', 'g'), '(^|, )(INOUT )?\w+ ', '\1', 'g'));
+			regexp_replace(f.arguments, '(^|, )OUT [^,]*| DEFAULT 0', '', 'g'), E'(^|, )(INOUT )?[a-z_]+ ', E'\\1', 'g'));
 		EXECUTE format('COMMENT ON FUNCTION %s IS %L', signature,
 			format(f.comment, CASE WHEN in_force THEN 'the layout in force' ELSE 'the given layout' END));
 		SELECT rolname INTO owner
@@ -1302,7 +1302,7 @@ BEGIN
 			new_number := previous.number + 1;
 			-- leave no position of earlier settings behind, which could have the same sign as ours
 			IF snowflake_sql.own(opened >> old_settings.timeline_bits, old_settings) IS NULL THEN
-				PERFORM snowflake_sql.reserve(greatest(old_position, old_settings.base), old_settings),
+				PERFORM setval('snowflake_sql.flushed', old_settings.base),
 					snowflake_sql.use_up(greatest(old_position, old_settings.base), old_settings);
 			END IF;
 		END IF;
@@ -1336,7 +1336,7 @@ BEGIN
 	word_bits := layout.bits[1] + settings.timeline_bits + settings.low_bits;
 	settings.base := (new_number / 2 & ((1 << greatest(least(62 - word_bits, 10), 0)) - 1))::bigint << layout.bits[1];
 	IF new_number % 2 = 1 THEN
-		settings.base := settings.base + (-9223372036854775808 >> (settings.timeline_bits + settings.low_bits));
+		settings.base := settings.base + (-9223372036854775808 >> greatest(settings.timeline_bits + settings.low_bits, 1));
 	END IF;
 	settings.first_position := settings.base + first_tick;
 	settings.end_position := settings.base + CASE WHEN new_worker_id IS NULL THEN 0

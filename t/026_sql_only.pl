@@ -7,7 +7,8 @@ use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 
-use Cwd qw(abs_path);
+use Cwd   qw(abs_path);
+use POSIX ();
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
@@ -283,6 +284,27 @@ EOC
 my ($ret, $out, $err) = $node->psql('answers', 'SET client_min_messages = debug5; SELECT snowflake_nextval()');
 like($err, qr/DEBUG: /, 'a client can ask for messages');
 unlike($err, qr/SubTransaction/, 'but gets none from behind the door');
+
+# Layouts of few or many bits, with settings that change before any id is made
+foreach
+  my $layout ('time:41 worker:5', 'time:62 sequence:1 tick:1us', 'mastodon', 'time:31 sequence:31 worker:1 tick:1s')
+{
+	my $name = 'bits_' . ($layout =~ tr/a-z0-9/_/cr);
+
+	new_database($node, $name, "'$layout', NULL");
+	configure($node, $name, "'$layout', 0, max_ahead => '1 hour'") foreach 1 .. 3;
+	is( $node->safe_psql($name, 'SELECT snowflake_nextval() < snowflake_nextval()'),
+		't', "settings change in the layout '$layout'");
+}
+
+# An advance to the end of a layout leaves no ids, and none is made again.
+my $near_end = POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(time + 60 - (1 << 20) / 1000));
+new_database($node, 'ends', "'time:20 worker:4 sequence:4 epoch:$near_end', 1, max_ahead => '1 hour'");
+($code) = sqlstate_of(
+	$node,
+	'SELECT snowflake_advance((1 << 28) - 1); SELECT snowflake_advance((1 << 28) - 1); SELECT snowflake_nextval()',
+	database => 'ends');
+is($code, 'SF003', 'after an advance to the last tick, none is left');
 
 # Fields in any order: lanes below the sequence, more lanes than are used, a tag
 foreach my $layout (
@@ -757,6 +779,7 @@ $primary = new_server(
 	clock => 1,
 	synchronous_commit => 'on',
 	wal_level => 'replica',
+	wal_writer_delay => '10s',
 	max_wal_senders => 5);
 my @layouts = ('snowflake', 'leaf');
 foreach my $layout (@layouts)
@@ -767,11 +790,13 @@ foreach my $layout (@layouts)
 # a flush that fails, again and again, does not take ids ahead
 if (!$is_new)
 {
-	new_database($primary, 'fails', "'snowflake', 1, durable => true");
+	new_database($primary, 'fails', "'leaf', 1, max_ahead => '1 hour', durable => true");
 	is( $primary->safe_psql(
 			'fails', q{
-CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN RAISE ''no DDL''; END';
+CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS
+'BEGIN IF current_setting(''test.refuse'', true) = ''on'' THEN RAISE ''no DDL''; END IF; END';
 CREATE EVENT TRIGGER refuse ON ddl_command_start EXECUTE FUNCTION refuse();
+SET test.refuse = on;
 DO $$
 BEGIN
 	FOR i IN 1..20 LOOP
@@ -783,12 +808,22 @@ BEGIN
 	END LOOP;
 END
 $$;
-ALTER EVENT TRIGGER refuse DISABLE;
+RESET test.refuse;
 SELECT snowflake_nextval() > 0;
 SELECT durable, mark_ahead < '3 s' FROM snowflake_status();
-DROP EVENT TRIGGER refuse}),
-		"t\nt|t",
+SELECT snowflake_advance(snowflake_first_from(clock_timestamp() + interval '30 min'));
+SELECT snowflake_nextval() > 0}),
+		"t\nt|t\n\nt",
 		'calls fail if the flush does, and ids stay at the clock');
+	# nor does one that fails after a crash leave the next call without a flush
+	$primary->stop('immediate');
+	start_with_clock($primary, 0);
+	($code) = sqlstate_of($primary, 'SET test.refuse = on; SELECT snowflake_nextval()', database => 'fails');
+	is($code, 'P0001', 'a flush fails after a crash');
+	$id = $primary->safe_psql('fails', 'SELECT max(snowflake_nextval()) FROM generate_series(1, 3)');
+	$primary->stop('immediate');
+	start_with_clock($primary, 0);
+	is($primary->safe_psql('fails', "SELECT snowflake_nextval() > $id"), 't', 'but the next one is not forgotten');
 }
 $primary->backup('backup');
 $standby = PostgreSQL::Test::Cluster->new('lagging');
