@@ -1215,8 +1215,7 @@ RETURN CASE
 	ELSE (least(snowflake_sql.time_to_tick(instant - interval '1 microsecond', layout), (layout).last_tick::numeric) + 1::numeric)::bigint
 END;
 
--- Put settings into force.  If the worker id is NULL, no ids can be made until one is
--- leased.
+-- Put settings into force.  If the worker id is NULL, no ids can be made without a lease.
 --
 -- Ids increase across configurations, with one exception.  After a clock that was far
 -- ahead has carried ids along, another pair of worker and datacenter id begins at the clock
@@ -1302,7 +1301,8 @@ BEGIN
 			new_number := previous.number + 1;
 			-- leave no position of earlier settings behind, which could have the same sign as ours
 			IF snowflake_sql.own(opened >> old_settings.timeline_bits, old_settings) IS NULL THEN
-				PERFORM setval('snowflake_sql.flushed', old_settings.base),
+				PERFORM setval('snowflake_sql.reserved', greatest(old_position, old_settings.base)),
+					setval('snowflake_sql.flushed', old_settings.base),
 					snowflake_sql.use_up(greatest(old_position, old_settings.base), old_settings);
 			END IF;
 		END IF;
