@@ -1645,6 +1645,20 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.integer_functions(regnamespace, oid[]) IS
 'SQL and PL/pgSQL functions with integers that seem to be ids of a schema';
 
+CREATE FUNCTION snowflake_internal.key_defaults(keys oid[], key_names name[])
+RETURNS SETOF oid
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 10
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT pg_attrdef.oid
+	FROM unnest(keys, key_names) AS key (root, name) CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
+		JOIN pg_attribute ON attrelid = member AND attname = name
+		JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.key_defaults(oid[], name[]) IS
+'the defaults that an adoption of keys replaces, as in pg_attrdef';
+
 -- A function has the name of a sequence in its text, other objects depend on it.
 CREATE FUNCTION snowflake_internal.sequence_uses(keys oid[], key_names name[])
 RETURNS SETOF text
@@ -1653,16 +1667,11 @@ SET search_path = pg_catalog, pg_temp
 SET jit = off
 AS $$
 	WITH key_default (oid) AS MATERIALIZED (
-		SELECT pg_attrdef.oid
-		FROM unnest(keys, key_names) AS key (root, name) CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
-			JOIN pg_attribute ON attrelid = member AND attname = name
-			JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+		SELECT * FROM snowflake_internal.key_defaults(keys, key_names)
 	), used (sequence, relname) AS MATERIALIZED (
 		SELECT DISTINCT pg_class.oid, relname
-		FROM unnest(keys, key_names) AS key (root, name) JOIN pg_attribute ON attrelid = root AND attname = name
-			LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-			JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND refclassid = 'pg_class'::regclass
-				AND deptype = 'n'
+		FROM key_default JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = key_default.oid
+				AND refclassid = 'pg_class'::regclass AND deptype = 'n'
 			JOIN pg_class ON pg_class.oid = refobjid AND relkind = 'S'
 	)
 	SELECT format('%s uses sequence %s', pg_describe_object(classid, objid, 0), sequence::regclass)
@@ -1790,11 +1799,6 @@ BEGIN
 				AND classid = 'pg_class'::regclass
 			JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
 		WHERE deptype = 'i' OR deptype = 'a' AND drop_sequence
-	), replaced AS (
-		SELECT pg_attrdef.oid
-		FROM unnest(keys, key_names) AS key (root, name) CROSS JOIN LATERAL snowflake_internal.inheritance_tree(root) AS member
-			JOIN pg_attribute ON attrelid = member AND attname = name
-			JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 	)
 	SELECT string_agg(DISTINCT format('%s depends on %s.', pg_describe_object(other.classid, other.objid, other.objsubid),
 			pg_describe_object(own.classid, own.objid, own.objsubid)), E'\n'),
@@ -1802,7 +1806,7 @@ BEGIN
 	INTO names, can_keep
 	FROM own JOIN pg_depend AS other ON other.refclassid = 'pg_class'::regclass AND other.refobjid = own.objid
 	WHERE other.deptype = 'n'
-		AND NOT (other.classid = 'pg_attrdef'::regclass AND other.objid IN (SELECT oid FROM replaced));
+		AND NOT (other.classid = 'pg_attrdef'::regclass AND other.objid IN (SELECT snowflake_internal.key_defaults(keys, key_names)));
 	IF names IS NOT NULL THEN
 		RAISE dependent_objects_still_exist USING
 			MESSAGE = format('column %s.%I cannot be adopted because other objects depend on its sequence', adopted, column_name),
@@ -2020,7 +2024,7 @@ BEGIN
 	-- undo it
 	RAISE SQLSTATE 'SF000';
 EXCEPTION
-	WHEN SQLSTATE 'SF000' THEN
+	WHEN SQLSTATE 'SF000' OR lock_not_available THEN
 		RETURN NULL;
 	WHEN OTHERS THEN
 		-- before, only the statement itself can show that
@@ -2107,10 +2111,10 @@ BEGIN
 	FROM snowflake_internal.topmost_tables(adopted_schema) AS class JOIN pg_attribute ON attrelid = class.oid AND attinhcount = 0
 		JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 		CROSS JOIN LATERAL (SELECT CASE WHEN atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
-			THEN 'type ' || format_type(atttypid, atttypmod) ELSE 'no unique index' END) AS why (reason)
-	WHERE whole_schema AND pg_get_expr(adbin, adrelid) LIKE 'nextval(%' AND attgenerated = ''
-		AND (atttypid NOT IN ('smallint'::regtype, 'integer'::regtype, 'bigint'::regtype)
-			OR NOT EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique AND attnum = ANY (indkey)))
+				THEN 'type ' || format_type(atttypid, atttypmod)
+			WHEN NOT EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique AND attnum = ANY (indkey))
+				THEN 'no unique index' END) AS why (reason)
+	WHERE whole_schema AND pg_get_expr(adbin, adrelid) LIKE 'nextval(%' AND reason IS NOT NULL
 		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = attrelid AND deptype = 'e');
 	IF columns IS NOT NULL THEN
 		RAISE NOTICE 'columns that get their values from a sequence, but are no integer keys, are left alone'
