@@ -196,7 +196,8 @@ CREATE MATERIALIZED VIEW of_all AS SELECT pg_catalog.max(id) AS max FROM "all" W
 CREATE RULE noted AS ON DELETE TO "all" WHERE old.id OPERATOR(pg_catalog.=) 5 DO ALSO SELECT 1;
 EOC
 
-my $node = new_server('hostile');
+# durable settings of the edition in SQL need such a wal_level before PostgreSQL 17
+my $node = new_server('hostile', wal_level => 'replica');
 my @mallory = (extra_params => [ '--username', 'mallory' ]);
 my $database = 'postgres';
 
@@ -440,7 +441,7 @@ my @sql_statements = (
 	"SELECT public.snowflake_compose($instant, 0, 2, 0, 0, 5, 1)",
 	"SELECT public.snowflake_compose($instant, $layout, 0, 2, 3, 4, 5, 0)",
 	"SELECT public.snowflake_compose($instant, 0, 2, 3, 4, 5, 0, $layout)",
-	"SELECT public.snowflake_configure($layout, NULL::integer, 0, $interval, $interval)",
+	"SELECT public.snowflake_configure($layout, NULL::integer, 0, $interval, $interval, true)",
 	("SELECT public.snowflake_lease(NULL::pg_catalog.text, $interval, 'a'::pg_catalog.text)") x 2,
 	'SELECT public.snowflake_nextval()');
 my $plant = "SET search_path = pg_catalog;\n$harm$overloads$operators$types";
@@ -453,7 +454,7 @@ foreach my $when ('before', 'afterwards')
 	$node->safe_psql($database, $plant, @mallory) if $when eq 'before';
 	is( no_harm(
 			"SQL only, planted $when",
-			"$install; SELECT public.snowflake_configure($layout, 1, 0, $interval, $interval)"),
+			"$install; SELECT public.snowflake_configure($layout, 1, 0, $interval, $interval, true)"),
 		'',
 		'the extensions can be created');
 	my %calls_it;

@@ -533,6 +533,24 @@ foreach my $round (1 .. 3)
 	is( $node->safe_psql('crashes', "$insert; SELECT count(*) FROM kept WHERE id > $id"),
 		3000, 'ids of time that passes again are greater than those that were kept');
 }
+
+# A crash after ids of the last second of a layout, and a clock beyond it
+my $epoch = POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(time + 900 - (1 << 20) / 1000));
+new_database($node, 'last_tick', "'time:20 worker:4 sequence:4 epoch:$epoch', 1, max_ahead => '1 hour'");
+is( $node->safe_psql(
+		'last_tick', q{
+SELECT last_instant - interval '1 s' AS instant FROM snowflake_capacity() \gset
+SELECT snowflake_advance(snowflake_first_from(:'instant'));
+SELECT snowflake_timestamp(snowflake_nextval()) - :'instant'}),
+	"\n00:00:00.001",
+	'a layout has ids up to its end');
+foreach my $clock (1000, 10 * 365 * 86400, 0)
+{
+	$node->stop('immediate');
+	start_with_clock($node, $clock);
+	($code) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'last_tick');
+	is($code, 'SF003', "a crash, and a clock $clock s ahead: no id is left above the mark");
+}
 set_clock($node, 0);
 
 #
@@ -795,7 +813,7 @@ if (!$is_new)
 			'fails', q{
 CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS
 'BEGIN IF current_setting(''test.refuse'', true) = ''on'' THEN RAISE ''no DDL''; END IF; END';
-CREATE EVENT TRIGGER refuse ON ddl_command_start EXECUTE FUNCTION refuse();
+CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION refuse();
 SET test.refuse = on;
 DO $$
 BEGIN
@@ -824,6 +842,18 @@ SELECT snowflake_nextval() > 0}),
 	$primary->stop('immediate');
 	start_with_clock($primary, 0);
 	is($primary->safe_psql('fails', "SELECT snowflake_nextval() > $id"), 't', 'but the next one is not forgotten');
+	# durable settings can be left although the flush fails
+	is( $primary->safe_psql(
+			'fails', q{
+SET test.refuse = on;
+SELECT snowflake_configure('leaf', 1, max_ahead => '1 hour', durable => false)}
+		),
+		'',
+		'settings that are not durable need no flush');
+	is( $primary->safe_psql(
+			'fails', "SET test.refuse = on; SELECT snowflake_nextval() > $id; SELECT durable FROM snowflake_status()"),
+		"t\nf",
+		'and their ids are greater');
 }
 $primary->backup('backup');
 $standby = PostgreSQL::Test::Cluster->new('lagging');
