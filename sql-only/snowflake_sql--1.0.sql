@@ -231,10 +231,6 @@ BEGIN
 					RETURN;
 				END IF;
 				IF bits[key] = 0 THEN
-					IF key > 1 AND fields = '{}' THEN
-						reason := format('"%s" comes before "time", which must be the first field, so that ids sort by time.', keys[key]);
-						RETURN;
-					END IF;
 					fields := fields || key;
 				END IF;
 				bits[key] := value;
@@ -299,6 +295,11 @@ BEGIN
 			FROM unnest(result.fields) WITH ORDINALITY AS f (field, i);
 			words.reason := format('%s is %s bits, and an id has 63. For scale, %s bits of time at this tick last %s years.',
 				sum, shift, words.bits[1], round(2::numeric ^ words.bits[1] * words.tick / 1000000 / 31557600, 1));
+		ELSIF result.fields[1] <> 1 THEN
+			SELECT string_agg(format(', (id >> %s) & %s is its %s', result.shifts[field], (1::bigint << words.bits[field]) - 1, names[field]), '' ORDER BY i)
+			INTO sum FROM unnest(result.fields) WITH ORDINALITY AS f (field, i) WHERE field <> 1;
+			words.reason := format('"%s" comes before "time", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz %L + ((id >> %s) & %s) * interval ''%s us'' is its time%s.',
+				names[result.fields[1]], snowflake_sql.instant_to_text(words.epoch), result.shifts[1], (1::bigint << words.bits[1]) - 1, words.tick, sum);
 		END IF;
 	END IF;
 	IF words.reason IS NOT NULL THEN
@@ -701,8 +702,7 @@ RETURN CASE WHEN (settings).timeline_bits = 0 THEN 0::bigint ELSE
 		& ((1::bigint << (settings).timeline_bits) - 1::bigint)
 END;
 
--- Throws the error of a call that has no tick to make an id in.  Returns if the call may
--- wait longer.
+-- Throws the error of a call that has no tick to make an id in.  Returns if waiting can help.
 CREATE FUNCTION snowflake_sql.refuse_tick(tick bigint, settings snowflake_sql.settings, waited bigint)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL SAFE
@@ -711,6 +711,8 @@ SET DateStyle = ISO
 AS $$
 DECLARE
 	layout CONSTANT snowflake_sql.layout := settings.layout;
+	-- in microseconds; negative if the clock is not in the way
+	missing CONSTANT bigint := (tick - snowflake_sql.now_tick(layout) - settings.max_ahead) * layout.tick;
 BEGIN
 	IF clock_timestamp() < layout.epoch AT TIME ZONE interval '0' THEN
 		RAISE SQLSTATE 'SF002' USING MESSAGE = 'clock is before the epoch of the snowflake layout',
@@ -721,9 +723,9 @@ BEGIN
 			DETAIL = format('The last tick of the layout "%s" begins at %s.', layout.text,
 				snowflake_sql.tick_to_time(layout.last_tick, layout)),
 			HINT = 'Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch.';
-	ELSIF waited < settings.max_wait THEN
+	ELSIF waited + greatest(missing / 1000, 0) < settings.max_wait THEN
 		RETURN;
-	ELSIF settings.is_leased AND tick - snowflake_sql.now_tick(layout) <= settings.max_ahead THEN
+	ELSIF settings.is_leased AND missing <= 0 THEN
 		RAISE SQLSTATE 'SF004' USING MESSAGE = 'database has no lease of a worker id for snowflake ids',
 			DETAIL = CASE WHEN settings.end_position > settings.base THEN
 				format('Its lease of worker id %s is for ids before %s, and for the database with OID %s of the server that was started at %s.',
@@ -732,9 +734,8 @@ BEGIN
 			HINT = 'Schedule a job that calls snowflake_lease() after each third of the lease.';
 	END IF;
 	RAISE SQLSTATE 'SF001' USING MESSAGE = 'snowflake ids are too far ahead of the clock',
-		DETAIL = format('The clock has to advance by another %s ms before the next id. Ids can be at most %s ms ahead of it, and a call waits for at most %s ms.',
-			(tick - snowflake_sql.now_tick(layout) - settings.max_ahead) * layout.tick / 1000.0,
-			settings.max_ahead * layout.tick / 1000, settings.max_wait),
+		DETAIL = format('The clock has to advance by another %s before the next id. Ids can be at most %s ms ahead of it, and a call waits for at most %s ms.',
+			justify_interval(missing * interval '1 microsecond'), settings.max_ahead * layout.tick / 1000, settings.max_wait),
 		HINT = 'If the clock was set back, wait until it has caught up. If it was far ahead before, call snowflake_configure() with a fresh worker id. If clients need more ids than the layout has, give the layout more bits of sequence.';
 END
 $$;
@@ -1488,9 +1489,7 @@ COMMENT ON FUNCTION snowflake_lease(text, interval, text) IS
 CREATE FUNCTION snowflake_advance(id bigint)
 RETURNS void
 LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE
-BEGIN ATOMIC
-	SELECT snowflake_sql.advance(id);
-END;
+RETURN snowflake_sql.advance(id);
 
 COMMENT ON FUNCTION snowflake_advance(bigint) IS
 'make all new ids greater than an id that came from elsewhere';

@@ -79,6 +79,12 @@ SELECT snowflake_layout('   ');
 SELECT snowflake_layout('time:37 worker:20 sequence:16');
 SELECT snowflake_layout('twitter lane:1');
 SELECT snowflake_layout('worker:10 time:41 sequence:12');
+-- Seata's ids; the error shows how to decode them
+SELECT snowflake_layout('worker:10 time:41 sequence:12 epoch:1588435200000');
+SELECT timestamptz '2020-05-02T16:00:00Z' + ((id >> 12) & 2199023255551) * interval '1000 us' AS time,
+	(id >> 53) & 1023 AS worker, (id >> 0) & 4095 AS sequence
+FROM (VALUES ((5::bigint << 53) | ((1767225600123 - 1588435200000) << 12) | 7)) AS ids (id);
+SELECT snowflake_layout('tag:2 time:32 lane:1 tick:1s');
 SELECT snowflake_layout('lane:0 time:41');
 SELECT snowflake_layout('worker:10 sequence:12');
 SELECT snowflake_layout('time:41 worker:5 worker:5');

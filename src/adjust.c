@@ -271,7 +271,7 @@ decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
 	if (LaneFurthestTick(layout) >= far_tick || written_tick >= far_tick)
 		return RESET_NEEDS_RESTART;
 	/* a restored dump does not show its layout */
-	if ((guard->layout != 0 && guard->layout != layout->hash) || older_tick >= far_tick)
+	if (LimitIsOfOtherLayout(layout, guard) || older_tick >= far_tick)
 		return RESET_OTHER_LAYOUT;
 	if (!worker->leased && is_written_by(layout, worker, *far_bound))
 		return RESET_BY_WRITER;

@@ -7,7 +7,8 @@
  * at all bounds again.
  *
  * A call waits for at most snowflake.max_wait, not counting the time in which
- * it moves the limit.  The caller keeps "waits", which are 0 at first.
+ * it moves the limit.  It does not begin to wait for a clock that needs longer.
+ * The caller keeps "waits", which are 0 at first.
  *
  * snowflake/src/bound.c
  *
@@ -23,15 +24,12 @@
 #include "limit.h"
 #include "settings.h"
 
-/* How often, in us, to look whether the clock has been corrected. */
-#define LONGEST_SLEEP	100000
-
 
 /* Wait for a lease, or for ours to be extended. */
 void
 BoundWaitForLease(const Worker *worker, CallWaits *waits)
 {
-	if (ClockKeepWaiting(10000, WAIT_LEASE, 0, waits))
+	if (ClockKeepWaiting(0, WAIT_LEASE, 0, waits))
 		return;
 
 	ereport(ERROR,
@@ -48,13 +46,14 @@ BoundWaitForLease(const Worker *worker, CallWaits *waits)
 void
 BoundWaitForMark(CallWaits *waits)
 {
-	if (!ClockKeepWaiting(10000, WAIT_MARK, 0, waits))
+	if (!ClockKeepWaiting(0, WAIT_MARK, 0, waits))
 		MarkThrowLocked();
 }
 
 /* Report a mark that leaves no tick to the layout. */
 static void
-throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
+throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick,
+					 bool other_layout)
 {
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
@@ -62,18 +61,62 @@ throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick)
 			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
 					   LimitBoundBelow(layout, worker, tick),
 					   LayoutToText(layout), LayoutLargestId(layout)),
-			 errhint("If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
+			 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
+					 other_layout ? HINT_OTHER_LAYOUT : "Choose a layout whose ids are greater.")));
+}
+
+/* A time in the unit that suits it. */
+static char *
+time_in_words(int64 us)
+{
+	static const struct
+	{
+		int64		us;
+		const char *name;
+	}			units[] = {
+		{36525 * (USECS_PER_DAY / 100), "years"},
+		{USECS_PER_DAY, "days"},
+		{USECS_PER_HOUR, "hours"},
+		{USECS_PER_MINUTE, "minutes"}
+	};
+
+	for (int i = 0; i < lengthof(units); i++)
+	{
+		if (us >= 2 * units[i].us)
+			return psprintf("%.1f %s", us / (double) units[i].us, units[i].name);
+	}
+	return psprintf("%.3f ms", us / 1e3);
+}
+
+/*
+ * What to do if ids are ahead of the clock by so many us more than they may be.
+ * If that takes long, we first say how to get back to the clock.
+ */
+const char *
+BoundWayOut(const Layout *layout, int64 missing, bool other_layout)
+{
+	const char *way_out;
+
+	if (missing <= USECS_PER_DAY)
+		return "Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made.";
+	if (other_layout)
+		way_out = HINT_OTHER_LAYOUT;
+	else if (WorkerMask(layout) == 0)
+		way_out = "If no id that is ahead of the clock is needed, drop the extension, restart the server, and create the extension again.";
+	else
+		way_out = "Give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id.";
+	return psprintf("%s Or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made.", way_out);
 }
 
 /*
  * Wait for the clock to come near enough to a tick, which can be "ahead" of it
- * by so many ticks.  Throws an error once the call has waited long enough.
- * "mark_tick" is the tick itself if it is the first one above a mark that was
- * found on disk, or 0.
+ * by so many ticks.  Throws an error if that takes longer than the call may wait.
+ * "found" is NULL unless it is the first tick above a mark that was found on
+ * disk.
  */
 static void
 wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
-			   uint64 ahead, uint64 mark_tick, CallWaits *waits)
+			   uint64 ahead, const FoundMark *found, CallWaits *waits)
 {
 	uint64		reservation = LimitReservation(layout);
 	ClockSight	sight = ClockLook();
@@ -83,7 +126,6 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	int64		missing;		/* us until it allows ours */
 	bool		is_set_back;	/* it would allow ours otherwise */
 	int64		at_least;
-	int64		a_while;
 	const char *what_is_set;
 
 	/*
@@ -93,7 +135,7 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	 * limit is the tick after the reservation, and if the mark is in that
 	 * tick, ids begin in the one after it.
 	 */
-	int64		after_start = mark_tick != 0 ? (reservation + 2) * layout->tick : 0;
+	int64		after_start = found != NULL ? (reservation + 2) * layout->tick : 0;
 
 	ClockCheck(&sight);
 	now_tick = ClockTick(layout, sight.time);
@@ -109,25 +151,24 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 	if (sight.doubt > 0 && missing <= sight.doubt + after_start && ClockKeepWatching(waits))
 		return;
 
-	/* look again now and then, in case the clock is corrected */
+	/* a doubt may end at any time */
 	at_least = missing <= after_start ? after_start : 0;
-	a_while = Min(missing, LONGEST_SLEEP);
-	if (ClockKeepWaiting(a_while, WAIT_CLOCK, at_least, waits))
+	if (ClockKeepWaiting(sight.doubt > 0 ? 0 : missing, WAIT_CLOCK, at_least, waits))
 		return;
 
 	/* name the bound that is in the way */
-	what_is_set = psprintf("The clock has to advance by another %.3f ms before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
-						   missing / 1e3, setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
-	if (mark_tick == 0 && worker->lease_start > allowed_tick)
+	what_is_set = psprintf("The clock has to advance by another %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
+						   time_in_words(missing), setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
+	if (found == NULL && worker->lease_start > allowed_tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
-				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %.3f ms before the first id.",
+				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %s before the first id.",
 						   worker->id,
 						   timestamptz_to_str(LayoutTickInstant(layout, worker->lease_start)),
-						   missing / 1e3),
+						   time_in_words(missing)),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
-	if (mark_tick == 0 && range->worker_start > allowed_tick)
+	if (found == NULL && range->worker_start > allowed_tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids of worker id " INT64_FORMAT " are too far ahead of the clock",
@@ -135,18 +176,19 @@ wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
 				 errdetail("The mark was reset for another worker id or layout, so that ids of this one begin above " INT64_FORMAT ". %s",
 						   LimitBoundBelow(layout, worker, range->worker_start), what_is_set),
 				 errhint("Return to the worker id, and the layout, for which the mark was reset. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\".")));
-	if (mark_tick != 0 || is_set_back)
+	if (found != NULL || is_set_back)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 mark_tick != 0 ?
+				 found != NULL ?
 				 errmsg("snowflake mark is too far ahead of the clock") :
 				 errmsg("snowflake ids are too far ahead of the clock, which was set back"),
-				 mark_tick != 0 ?
+				 found != NULL ?
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids up to " INT64_FORMAT ". %s",
-						   LimitBoundBelow(layout, worker, mark_tick),
+						   LimitBoundBelow(layout, worker, tick),
 						   LimitBoundBelow(layout, worker, allowed_tick + 1), what_is_set) :
 				 errdetail("%s", what_is_set),
-				 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above those that have been made. If the clock was far ahead before, you can also give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id. If the layout or its epoch was changed, choose a layout whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.")));
+				 errhint("%s%s", BoundWayOut(layout, missing, found != NULL && found->other_layout),
+						 found != NULL ? " If the sequence \"snowflake_internal.mark\" was set by hand, correct it." : "")));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
@@ -168,13 +210,13 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 		uint64		begin = Max(range->floor, range->worker_start);
 
 		if (begin > (uint64) layout->last_tick)
-			throw_mark_exhausted(layout, range->worker, begin);
+			throw_mark_exhausted(layout, range->worker, begin, false);
 		ClockThrowExhausted(layout);
 	}
 	if (tick >= range->ahead_end)
 	{
 		wait_for_clock(layout, range, tick, range->ahead_end - range->now_tick - 1,
-					   0, waits);
+					   NULL, waits);
 		return;
 	}
 	if (tick >= range->lease_end)
@@ -192,8 +234,8 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 			break;
 		case LIMIT_IS_FAR:
 			if (found.tick > (uint64) layout->last_tick)
-				throw_mark_exhausted(layout, range->worker, found.tick);
-			wait_for_clock(layout, range, found.tick, found.ahead, found.tick, waits);
+				throw_mark_exhausted(layout, range->worker, found.tick, found.other_layout);
+			wait_for_clock(layout, range, found.tick, found.ahead, &found, waits);
 			break;
 	}
 }

@@ -31,9 +31,15 @@ typedef struct TickRange
 	bool		greedy;			/* must leave room for others */
 } TickRange;
 
+/* What to do if ids of another layout are greater than those of this one. */
+#define HINT_OTHER_LAYOUT \
+	"If no id of the layout before is needed, drop the extension and create it again. If one is, return to that layout, or choose one whose ids are greater."
+
 extern void BoundMakeRoom(const Layout *layout, const TickRange *range,
 						  uint64 tick, CallWaits *waits);
 extern void BoundWaitForLease(const Worker *worker, CallWaits *waits);
 extern void BoundWaitForMark(CallWaits *waits);
+extern const char *BoundWayOut(const Layout *layout, int64 missing,
+							   bool other_layout);
 
 #endif							/* SNOWFLAKE_BOUND_H */

@@ -69,6 +69,11 @@
 #define LONGEST_LOOK		2000
 #define MAX_LOOKS			10
 
+/* A call that waits for the clock looks whether it has been corrected. */
+#define LONGEST_SLEEP		100000
+/* What others do has no known end. */
+#define SLEEP_FOR_OTHERS	10000
+
 
 /*
  * The reference clock.  CLOCK_BOOTTIME goes on while the machine is suspended;
@@ -436,22 +441,24 @@ sleep_for(int64 us, WaitReason reason)
 }
 
 /*
- * Sleep for a while.  False if the call has already waited for the longer of
- * snowflake.max_wait and "at_least".  Go by the reference clock, because the
- * wall clock may be stepped meanwhile.
+ * Sleep for a while, "missing" us at most; 0 if the end of the wait is not
+ * known.  False if the call has waited for the longer of snowflake.max_wait
+ * and "at_least", or is known to need longer.  Go by the reference clock,
+ * because the wall clock may be stepped meanwhile.
  */
 bool
-ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
+ClockKeepWaiting(int64 missing, WaitReason reason, int64 at_least,
 				 CallWaits *waits)
 {
 	int64		max_wait = Max(setting_max_wait * INT64CONST(1000), at_least);
 	int64		left = max_wait - waits->waited;
 
-	if (left <= 0)
+	if (left <= 0 || missing > left)
 		return false;
 	if (waits->waited == 0)
 		StatsAdd(STATS_WAITS, 1);
-	waits->waited += sleep_for(Min(a_while, left), reason);
+	waits->waited += sleep_for(missing != 0 ? Min(missing, LONGEST_SLEEP) :
+							   Min(SLEEP_FOR_OTHERS, left), reason);
 	return true;
 }
 

@@ -57,7 +57,7 @@ extern int64 ClockReference(void);
 pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
 extern void ClockNoteStart(ClockState *clock);
 extern uint32 ClockWaitEvent(WaitReason reason);
-extern bool ClockKeepWaiting(int64 a_while, WaitReason reason, int64 at_least,
+extern bool ClockKeepWaiting(int64 missing, WaitReason reason, int64 at_least,
 							 CallWaits *waits);
 extern bool ClockKeepWatching(CallWaits *waits);
 

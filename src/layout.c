@@ -119,15 +119,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 
 	/* A field that the preset has keeps its place; others go below. */
 	if (layout->bits[field] == 0)
-	{
-		if (!is_time && layout->num_fields == 0)
-		{
-			*reason = psprintf("\"%s\" comes before \"time\", which must be the first field, so that ids sort by time.",
-							   layout_field_names[field]);
-			return false;
-		}
 		layout->order[layout->num_fields++] = field;
-	}
 	layout->bits[field] = (int32) bits;
 	return true;
 }
@@ -225,6 +217,31 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 	return read_bits((LayoutField) key, value, layout, reason);
 }
 
+/*
+ * Why a field must not come before the time.  There are ids of such layouts
+ * (Seata's, for example), so show how to decode them.
+ */
+static char *
+explain_order(const Layout *layout)
+{
+	StringInfoData text;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "\"%s\" comes before \"time\", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz '%s' + ((id >> %d) & " INT64_FORMAT ") * interval '%d us' is its time",
+					 layout_field_names[layout->order[0]], LayoutInstantToText(layout->epoch),
+					 layout->shift[FIELD_TIME], LayoutLargest(layout, FIELD_TIME), (int) layout->tick);
+	for (int i = 0; i < layout->num_fields; i++)
+	{
+		LayoutField field = layout->order[i];
+
+		if (field != FIELD_TIME)
+			appendStringInfo(&text, ", (id >> %d) & " INT64_FORMAT " is its %s", layout->shift[field],
+							 LayoutLargest(layout, field), layout_field_names[field]);
+	}
+	appendStringInfoChar(&text, '.');
+	return text.data;
+}
+
 /* Compute order, shifts and last tick from the bits, tick and epoch. */
 static bool
 finish_layout(Layout *layout, char **reason)
@@ -266,6 +283,12 @@ finish_layout(Layout *layout, char **reason)
 						   layout->bits[FIELD_TIME],
 						   (double) (LayoutLargest(layout, FIELD_TIME) + 1) *
 						   layout->tick / USECS_PER_SEC / SECS_PER_YEAR);
+		return false;
+	}
+
+	if (layout->order[0] != FIELD_TIME)
+	{
+		*reason = explain_order(layout);
 		return false;
 	}
 

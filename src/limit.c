@@ -96,6 +96,13 @@ LimitAhead(const Layout *layout)
 		setting_max_ahead * INT64CONST(1000) / layout->tick;
 }
 
+/* Whether the last ids were made in another layout; 0 tells of none. */
+bool
+LimitIsOfOtherLayout(const Layout *layout, const Guard *guard)
+{
+	return guard->layout != layout->hash && guard->layout != 0;
+}
+
 /*
  * The first tick that a worker may use after a reset.  Ids of other layouts
  * keep all workers out, those of this one all but the exempt worker and leases,
@@ -107,7 +114,7 @@ LimitStartAfterReset(const Layout *layout, const Worker *worker,
 {
 	int64		taken = guard->others;	/* 0 if the mark has not been reset */
 
-	if ((guard->layout == layout->hash || guard->layout == 0) &&
+	if (!LimitIsOfOtherLayout(layout, guard) &&
 		(worker->leased || worker->pair == guard->exempt))
 		taken = Min(taken, guard->older);
 	return LimitFirstTickAbove(layout, taken);
@@ -197,6 +204,7 @@ LimitCheckFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 		 */
 		found->ahead = LimitAhead(layout) / (my_slot->can_recur ? 2 : 1);
 	}
+	found->other_layout = LimitIsOfOtherLayout(layout, &mark->guard);
 	farthest = now_tick + found->ahead;
 	found->is_far = found->tick > Min(farthest, (uint64) layout->last_tick);
 }
@@ -210,7 +218,7 @@ LimitNoteLayout(const Layout *layout, Mark *mark)
 {
 	Guard	   *guard = &mark->guard;
 
-	if (guard->layout != layout->hash && guard->layout != 0)
+	if (LimitIsOfOtherLayout(layout, guard))
 	{
 		guard->older = Max(mark->value, Max(guard->bound, guard->others));
 		guard->exempt = -1;
@@ -398,12 +406,13 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 }
 
 /*
- * Read the mark, and where this worker's ids can begin, without waiting.
+ * Read the mark, where this worker's ids can begin, and whether the last ids
+ * were of another layout, without waiting.
  * False if the mark does not exist, is locked, or is of the wrong kind.
  */
 bool
 LimitPeek(const Layout *layout, const Worker *worker, int64 *value,
-		  uint64 *start)
+		  uint64 *start, bool *other_layout)
 {
 	Mark		mark;
 
@@ -411,5 +420,6 @@ LimitPeek(const Layout *layout, const Worker *worker, int64 *value,
 		return false;
 	*value = Max(mark.value, mark.guard.bound);
 	*start = layout == NULL ? 0 : LimitStartAfterReset(layout, worker, &mark.guard);
+	*other_layout = layout != NULL && LimitIsOfOtherLayout(layout, &mark.guard);
 	return true;
 }

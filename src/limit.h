@@ -27,12 +27,13 @@ typedef struct FoundMark
 	uint64		tick;			/* first tick above it; 0: there is none */
 	uint64		ahead;			/* how far that can be ahead of the clock */
 	bool		is_far;			/* it is further ahead */
+	bool		other_layout;	/* it was made in another layout */
 } FoundMark;
 
 extern bool LimitReadStart(const Layout *layout, const Worker *worker,
 						   uint64 *start);
 extern bool LimitPeek(const Layout *layout, const Worker *worker, int64 *mark,
-					  uint64 *start);
+					  uint64 *start, bool *other_layout);
 extern void LimitGet(uint64 *limit, uint64 *floor);
 extern bool LimitIsNear(uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
@@ -47,6 +48,7 @@ extern int64 LimitBoundBelow(const Layout *layout, const Worker *worker,
 extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
 extern void LimitCheckFound(const Layout *layout, const Mark *mark,
 							uint64 now_tick, FoundMark *found);
+extern bool LimitIsOfOtherLayout(const Layout *layout, const Guard *guard);
 extern void LimitNoteLayout(const Layout *layout, Mark *mark);
 extern uint64 LimitStartAfterReset(const Layout *layout, const Worker *worker,
 								   const Guard *guard);

@@ -18,6 +18,7 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "bound.h"
 #include "call.h"
 #include "clock.h"
 #include "extension.h"
@@ -46,6 +47,7 @@ typedef struct Status
 	int64		mark;
 	TimestampTz mark_at;
 	TimestampTz worker_starts;	/* after a reset by another one */
+	bool		other_layout;	/* the last ids were made in another one */
 } Status;
 
 /* What would happen to a call for an id. */
@@ -89,7 +91,7 @@ static const struct
 	},
 	[STATE_EXHAUSTED] = {
 		"exhausted",
-		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the layout was changed, choose one whose ids are greater than those of the old one. If the sequence \"snowflake_internal.mark\" was set by hand, correct it."
+		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it."
 	},
 	[STATE_NO_MARK] = {
 		"no mark",
@@ -99,10 +101,7 @@ static const struct
 		"worker id set aside",
 		"Return to the worker id, and the layout, for which the mark was reset. Only that worker id was said to have made no ids ahead of the clock."
 	},
-	[STATE_TOO_FAR_AHEAD] = {
-		"too far ahead",
-		"Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above the mark. Or give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id."
-	}
+	[STATE_TOO_FAR_AHEAD] = {"too far ahead", NULL} /* see BoundWayOut() */
 };
 
 
@@ -127,7 +126,8 @@ get_status(Status *status)
 		layout = &setting_layout;
 	status->layout = layout;
 	WorkerGet(&status->worker);
-	status->has_mark = LimitPeek(layout, &status->worker, &status->mark, &start);
+	status->has_mark = LimitPeek(layout, &status->worker, &status->mark, &start,
+								 &status->other_layout);
 	if (layout == NULL)
 		return;
 
@@ -234,6 +234,31 @@ ready_hint(const Worker *worker, uint64 other_origin)
 	return hint;
 }
 
+/* The hint that comes with a state, or NULL. */
+static const char *
+get_hint(const Status *status, State state, uint64 other_origin)
+{
+	TimestampTz ids_at = Max(status->mark_at, status->last_id_at);
+
+	switch (state)
+	{
+		case STATE_READY:
+			return ready_hint(&status->worker, other_origin);
+		case STATE_NO_LEASE:
+			return WorkerLeaseWords()->hint;
+		case STATE_TOO_FAR_AHEAD:
+			return BoundWayOut(status->layout,
+							   ids_at - GetCurrentTimestamp() - setting_max_ahead * INT64CONST(1000),
+							   status->other_layout);
+		case STATE_EXHAUSTED:
+			if (status->other_layout)
+				return HINT_OTHER_LAYOUT;
+			/* FALLTHROUGH */
+		default:
+			return state_words[state].hint;
+	}
+}
+
 /* status() */
 Datum
 snowflake_status(PG_FUNCTION_ARGS)
@@ -256,8 +281,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 	state = get_state(&status);
 	values[i++] = CStringGetTextDatum(state_words[state].name);
-	hint = state == STATE_NO_LEASE ? WorkerLeaseWords()->hint :
-		state == STATE_READY ? ready_hint(&status.worker, other_origin) : state_words[state].hint;
+	hint = get_hint(&status, state, other_origin);
 	nulls[i] = hint == NULL;
 	values[i++] = CStringGetTextDatum(hint != NULL ? hint : "");
 	nulls[i] = status.worker.id < 0;

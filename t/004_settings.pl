@@ -28,6 +28,16 @@ my @unusable = (
 	[ 'snowflake.sequence_start', 'maybe', qr/The configuration says "maybe"/ ],
 	[ 'snowflake.max_ahead', 'far', qr/The configuration says "far"/ ]);
 
+# A superuser can have the sessions of a database know the settings from their start.
+my $loads = new_server('session_preload');
+is((sqlstate_of($loads, 'SHOW snowflake.worker_id'))[0], '42704', 'a setting is unknown at first');
+$loads->safe_psql('postgres', "ALTER DATABASE postgres SET session_preload_libraries = 'snowflake'");
+is($loads->safe_psql('postgres', 'SHOW snowflake.worker_id'), 0, 'session_preload_libraries lets new sessions know it');
+$loads->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.worker_id = 3');
+$loads->restart;
+is($loads->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'), 3, 'and change it');
+$loads->stop;
+
 foreach my $preload (0, 1)
 {
 	my $when = $preload ? 'preloaded' : 'loaded late';

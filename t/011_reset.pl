@@ -211,10 +211,47 @@ $node->stop;
 start_with_clock($node, 0);
 ($code, $message) = sqlstate_of($node, reset_for(0));
 is($code, '55000', 'no reset in a layout without worker ids');
+like(
+	(sqlstate_of($node, 'SELECT snowflake_nextval()'))[1],
+	qr/HINT:  If no id .* drop the extension, restart the server, and create the extension again/,
+	'the hint is another one there');
 like($message, qr/HINT:  Wait .*raise "snowflake\.max_ahead".*setval/s, 'the error shows the other ways');
 set_and_reload($node, 'snowflake.max_ahead = -1');
 cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $far_id, 'one of them is to raise max_ahead');
 $node->stop;
+
+# Trying a preset strands nobody: the hint says how to get back.
+foreach my $case ([ 'snowflake', 'SF001: .*another \d+\.\d years' ], [ 'time:42 sequence:12', 'SF003: .*no tick left' ])
+{
+	my ($layout, $cause) = @$case;
+
+
+	$node = new_server('presets', 'snowflake.layout' => $layout, 'snowflake.max_wait' => 0);
+	$node->safe_psql(
+		'postgres',
+		'CREATE TABLE ids (id bigint PRIMARY KEY); INSERT INTO ids SELECT snowflake_nextval()');
+	foreach my $try ('twitter', $layout)
+	{
+		$node->append_conf('postgresql.conf', "snowflake.layout = '$try'");
+		$node->restart;
+		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
+	}
+	like(
+		$message,
+		qr/ERROR:  $cause.*HINT:  .*drop the extension and create it again\..*return to that layout/s,
+		"$layout: after a try of twitter, the error says how to get back");
+	like(
+		$node->safe_psql('postgres', 'SELECT hint FROM snowflake_status()'),
+		qr/^If no id .* drop the extension and create it again\./,
+		'and so does the status');
+	is( $node->safe_psql(
+			'postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake;
+INSERT INTO ids SELECT snowflake_nextval() RETURNING id > (SELECT max(id) FROM ids)'),
+		't',
+		'that works');
+	$node->stop;
+	$node->clean_node;
+}
 
 #
 # The owner of a database sets the mark far ahead while ids are ahead of the clock, and

@@ -120,12 +120,16 @@ set_clock($node, -100);
 is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'no ids after the clock was stepped back');
 is(status_of($node, 'state'), 'too far ahead', 'the state shows it');
 cmp_ok(status_of($node, 'extract(epoch FROM ids_ahead)'), '>', 90, 'and the status shows how far ids are ahead');
+is( (sqlstate_of($node, "SET statement_timeout = '500ms'; SET snowflake.max_wait = '1h'; SELECT snowflake_nextval()"))
+	[0],
+	'57014',
+	'a call that may wait waits');
 is( stat_of(
 		$node,
 		'clock_steps_back, too_far_ahead, waits, wait_time >= 90, round(largest_step_back / 1000), last_step_back IS NOT NULL'
 	),
 	'1|1|1|t|100|t',
-	'the step and the failure are counted');
+	'the step, the failure and the wait are counted');
 set_clock($node, 0);
 $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
 is(stat_of($node, 'clock_steps_back'), 1, 'a step forward is not counted');
