@@ -1,7 +1,8 @@
 #!/bin/bash
 #
 # Run the queries in doc/monitoring with the real postgres_exporter, as a role that is a
-# member of pg_monitor only; and test the alert rules with Prometheus's promtool.
+# member of pg_monitor only; test the alert rules with Prometheus's promtool, and that the
+# exporter has all metrics of the rules and the dashboard.
 #
 # usage: t/world/exporter.sh
 
@@ -54,8 +55,10 @@ dpkg-deb --extract prometheus_*.deb prometheus
 cp source/doc/monitoring/alerts.yaml source/t/world/alerts_test.yaml .
 check "the alert rules fire when they should" \
 	"$(prometheus/usr/bin/promtool test rules alerts_test.yaml >promtool.log 2>&1 && echo yes)" = yes
-# check each of them: a rule for a missing metric would never fire
-for metric in $(grep '^ *expr:' alerts.yaml | grep --only-matching 'snowflake_[a-z_]*' | sort --unique); do
+# check each of them: a rule for a missing metric would never fire, and its panel stay empty
+dashboard=source/doc/monitoring/grafana.json
+check "the dashboard is valid JSON" "$(python3 -m json.tool "$dashboard" >/dev/null && echo yes)" = yes
+for metric in $(grep -h '^ *"\?\(expr\|query\)"\?:' alerts.yaml "$dashboard" | grep --only-matching 'snowflake_[a-z_]*' | sort --unique); do
 	check "the exporter has $metric" "$(grep -c "^$metric{" metrics)" -ge 1
 done
 [ "$status" -eq 0 ] || cat exporter.log promtool.log
