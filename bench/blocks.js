@@ -2,9 +2,9 @@
 //
 // usage: node blocks.js DIRECTORY ROUNDS
 //
-// DIRECTORY is doc/clients, which has another blocks.js.
+// DIRECTORY is doc/clients, which has snowflake_ids.js.
 const { Client } = require('pg');
-const Ids = require(`${process.argv[2]}/blocks.js`);
+const { SnowflakeIds } = require(`${process.argv[2]}/snowflake_ids.js`);
 const rounds = Number(process.argv[3]);
 
 async function measure(way, count, next) {
@@ -16,10 +16,10 @@ async function measure(way, count, next) {
 async function main() {
   const client = new Client();
   await client.connect();
-  const ids = new Ids();
+  const ids = new SnowflakeIds();
   for (let round = 0; round < rounds; round++) {
     await measure('`SELECT snowflake_id()`', 5000, () => client.query('SELECT snowflake_id()'));
-    await measure('block', 200000, () => ids.next());
+    await measure('block', 200000, () => ids.nextId());
   }
   await client.end();
 }

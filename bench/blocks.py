@@ -2,17 +2,18 @@
 #
 # usage: blocks.py DIRECTORY ROUNDS
 #
-# DIRECTORY is doc/clients, which has sqlalchemy_blocks.py.
+# DIRECTORY is doc/clients, which has snowflake_ids.py.
 import sys
 import time
 
 sys.path.insert(0, sys.argv[1])
+from snowflake_ids import SnowflakeIds
 from sqlalchemy import BigInteger, Column, Text, create_engine, insert, text
 from sqlalchemy.orm import Session, declarative_base
-from sqlalchemy_blocks import Ids
+from sqlalchemy.pool import NullPool
 
 URL = "postgresql+psycopg2://"
-ids = Ids(URL)
+ids = SnowflakeIds(create_engine(URL, poolclass=NullPool).raw_connection)
 engine = create_engine(URL)
 Base = declarative_base()
 
@@ -27,7 +28,7 @@ class FromServer(Base):
 class FromBlocks(Base):
     __tablename__ = "orders"
     __table_args__ = {"schema": "public"}
-    id = Column(BigInteger, primary_key=True, default=ids.next)
+    id = Column(BigInteger, primary_key=True, default=ids.next_id)
     item = Column(Text)
 
 
@@ -70,11 +71,11 @@ for _ in range(int(sys.argv[2])):
     select, default = "`SELECT snowflake_id()`", "default and `RETURNING`"
     name = "an id"
     measure(name, select, 5000, repeat(lambda c: c.execute(select_id).scalar()))
-    measure(name, "block", 200000, repeat(lambda c: ids.next()))
+    measure(name, "block", 200000, repeat(lambda c: ids.next_id()))
     name = "a row by `INSERT`"
     measure(name, select, 5000, repeat(lambda c: insert_with(c, c.execute(select_id).scalar())))
     measure(name, default, 5000, repeat(lambda c: c.execute(returning, {"item": "tea"}).scalar()))
-    measure(name, "block", 5000, repeat(lambda c: insert_with(c, ids.next())))
+    measure(name, "block", 5000, repeat(lambda c: insert_with(c, ids.next_id())))
     name = "a row of `add_all()`"
     measure(name, default, 5000, add_all(FromServer))
     measure(name, "block", 5000, add_all(FromBlocks))

@@ -134,7 +134,7 @@ check_sqlalchemy()
 	twice=$(/usr/bin/python3 "$programs/fork.py" "$clients" "postgresql+$driver://")
 	check "$name: no id comes twice after a fork in the middle of a block" "$twice" = 0
 	mkdir -p mutant
-	sed '/register_at_fork/d' "$clients/sqlalchemy_blocks.py" >mutant/sqlalchemy_blocks.py
+	sed '/register_at_fork/d' "$clients/snowflake_ids.py" >mutant/snowflake_ids.py
 	twice=$(/usr/bin/python3 "$programs/fork.py" "$throwaway/mutant" "postgresql+$driver://")
 	check "$name: mutant that ignores forks: $twice duplicates are found" "$twice" -gt 0
 

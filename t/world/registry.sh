@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # Lease worker ids from a real registry: by 200 simulated servers, see
-# registry_nodes.py, and by the service of doc/clients/registry.js; and measure the cost
+# registry_nodes.py, and by services with doc/clients/snowflake_ids.js; and measure the cost
 # of a lease among up to 100,000 others.
 #
 # usage: t/world/registry.sh
@@ -106,34 +106,16 @@ done
 # Three services, which are stopped and started while they make ids
 create_registry service
 cat >service.js <<END
-const { Client } = require('pg');
-const Generator = require('$throwaway/source/doc/clients/registry.js');
+const { SnowflakeLease } = require('$throwaway/source/doc/clients/snowflake_ids.js');
 async function main() {
-  const client = new Client({ database: 'service' });
-  await client.connect();
   for (let life = 0; life < 5; life++) {
-    const generator = new Generator(client, process.argv[2]);
-    await generator.keep();
-    for (let i = 0; i < 5000; i++) {
-      // a lease may begin ahead of the clock
-      let id;
-      while (id === undefined) {
-        try { id = generator.next(); } catch { await new Promise((go) => setTimeout(go, 1)); }
-      }
-      console.log(String(id));
-      if (i % 1000 === 0) await generator.keep();
-    }
-    // a renewal that is under way does not keep the lease
-    const renewal = generator.keep();
-    await generator.stop();
-    await renewal;
-    // nor does a lease that is being acquired
-    const stopped = new Generator(client, process.argv[2]);
-    const lease = stopped.keep();
-    await stopped.stop();
-    await lease;
+    // short, so that a renewal may be under way when it is closed
+    const lease = await SnowflakeLease.acquire({ database: 'service' }, process.argv[2],
+      'time:41 worker:10 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z', { duration: 1000 });
+    for (let i = 0; i < 5000; i++) console.log(String(await lease.nextId()));
+    await new Promise((resolve) => setTimeout(resolve, 333));
+    await lease.close();
   }
-  await client.end();
 }
 main();
 END

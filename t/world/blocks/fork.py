@@ -5,13 +5,15 @@ import os
 import sys
 
 sys.path.insert(0, sys.argv[1])
-from sqlalchemy_blocks import Ids
+from snowflake_ids import SnowflakeIds
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
 
-ids = Ids(sys.argv[2])
-seen = [ids.next() for _ in range(10)]
+ids = SnowflakeIds(create_engine(sys.argv[2], poolclass=NullPool).raw_connection)
+seen = [ids.next_id() for _ in range(10)]
 source, sink = os.pipe()
 child = os.fork()
-mine = [ids.next() for _ in range(100)]
+mine = [ids.next_id() for _ in range(100)]
 if child == 0:
     os.write(sink, " ".join(map(str, mine)).encode())
     os._exit(0)

@@ -3,26 +3,26 @@
 //
 // usage: node hand_out.js DIRECTORY FILE THREADS CHILDREN COUNT
 //
-// DIRECTORY has blocks.js.  Waits while the server is down.
+// DIRECTORY has snowflake_ids.js.  Waits while the server is down.
 const { fork } = require('child_process');
 const fs = require('fs');
 const { isMainThread, threadId, Worker } = require('worker_threads');
 
 const [directory, file, threads, children, count] = process.argv.slice(2);
-const Ids = require(`${directory}/blocks.js`);
+const { SnowflakeIds } = require(`${directory}/snowflake_ids.js`);
 
 async function handOut() {
-  const ids = new Ids();
+  const ids = new SnowflakeIds();
   const output = fs.openSync(`${file}.${process.pid}.${threadId}`, 'w');
   const next = async () => {
     for (let tries = 0; tries < 600; tries++) {
       try {
-        return await ids.next();
+        return await ids.nextId();
       } catch {
         await new Promise((go) => setTimeout(go, 100));
       }
     }
-    return ids.next();
+    return ids.nextId();
   };
   await Promise.all(Array.from({ length: 20 }, async () => {
     // an id that was written counts, even if the process is killed then

@@ -3,28 +3,29 @@
 #
 # usage: hand_out.py DIRECTORY URL FILE THREADS CHILDREN COUNT
 #
-# DIRECTORY has sqlalchemy_blocks.py.  Waits while the server is down.
+# DIRECTORY has snowflake_ids.py.  Waits while the server is down.
 import os
 import sys
 import threading
 import time
 
 sys.path.insert(0, sys.argv[1])
-from sqlalchemy.exc import DBAPIError
-from sqlalchemy_blocks import Ids
+from snowflake_ids import SnowflakeIds
+from sqlalchemy import create_engine
+from sqlalchemy.pool import NullPool
 
 url, file = sys.argv[2:4]
 thread_count, child_count, count = map(int, sys.argv[4:])
-ids = Ids(url)
+ids = SnowflakeIds(create_engine(url, poolclass=NullPool).raw_connection)
 
 
 def next_id():
     for _ in range(600):
         try:
-            return ids.next()
-        except DBAPIError:
+            return ids.next_id()
+        except RuntimeError:
             time.sleep(0.1)
-    return ids.next()
+    return ids.next_id()
 
 
 # an id that was written counts, even if the process is killed then

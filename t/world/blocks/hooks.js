@@ -2,14 +2,14 @@
 //
 // usage: node hooks.js DIRECTORY LOG
 //
-// DIRECTORY has blocks.js, and LOG is the server's, with all INSERTs.
+// DIRECTORY has snowflake_ids.js, and LOG is the server's, with all INSERTs.
 const fs = require('fs');
 const { DataTypes, Sequelize } = require('sequelize');
 const { BeforeInsert, Column, DataSource, Entity, PrimaryColumn } = require('typeorm');
-const Ids = require(`${process.argv[2]}/blocks.js`);
+const { SnowflakeIds } = require(`${process.argv[2]}/snowflake_ids.js`);
 
 const { PGHOST: host, PGUSER: username, PGDATABASE: database } = process.env;
-const ids = new Ids();
+const ids = new SnowflakeIds();
 
 async function check(name, find, insert) {
   const inserts = () => fs.readFileSync(process.argv[3], 'utf8').split('INSERT INTO "orders"').length;
@@ -27,12 +27,12 @@ async function checkSequelize() {
     id: { type: DataTypes.BIGINT, primaryKey: true },
     item: DataTypes.TEXT,
   }, { tableName: 'orders', timestamps: false });
-  Order.beforeBulkCreate(async (orders) => { for (const order of orders) order.id = await ids.next(); });
+  Order.beforeBulkCreate(async (orders) => { for (const order of orders) order.id = await ids.nextId(); });
   await Order.sync({ force: true });
   await check('Sequelize', () => Order.findAll(),
     () => Order.bulkCreate(Array.from({ length: 500 }, () => ({ item: 'tea' }))));
   // a single row uses another hook
-  Order.beforeValidate(async (order) => { order.id ??= await ids.next(); });
+  Order.beforeValidate(async (order) => { order.id ??= await ids.nextId(); });
   const order = await Order.create({ item: 'tea' });
   console.log(`${await Order.findByPk(order.id) ? 'ok' : 'not ok'} - Sequelize: create()`);
   await sequelize.close();
@@ -40,7 +40,7 @@ async function checkSequelize() {
 
 async function checkTypeOrm() {
   class Order {
-    async takeId() { this.id = String(await ids.next()); }
+    async takeId() { this.id = String(await ids.nextId()); }
   }
   // what a compiler makes of decorators
   PrimaryColumn({ type: 'bigint' })(Order.prototype, 'id');

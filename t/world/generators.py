@@ -1,0 +1,221 @@
+#!/usr/bin/python3
+# The contract of the generators in doc/clients, for programs in any language: ids from
+# blocks, and ids made under a lease of a worker id.  A program of t/world/generators takes
+# these commands, a line each, and ends the answer to each by "ok" or "error" and a reason:
+#
+#	blocks SIZE MAX_AGE			make ids from blocks; all times are in ms
+#	lease HOLDER DATACENTER_ID DURATION LAYOUT
+#	next NUMBER					print ids
+#	write THREADS NUMBER FILE	have threads make so many ids each; print how many per
+#								second, and write them to a file, 8 bytes each, the highest first
+#	clock OFFSET				set the clock forward or back
+#	close
+#
+# usage: generators.py DATA_DIRECTORY NUMBER NAME COMMAND..., with the variables of libpq
+#
+# NUMBER: how many ids each of 16 threads makes.  The server is stopped and started.
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import numpy
+
+data, number, name = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+command = sys.argv[4:]
+failed = 0
+LAYOUT = "time:41 datacenter:5 worker:5 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z"
+EPOCH = 1767225600000
+
+
+class Failed(Exception):
+    pass
+
+
+class Program:
+    def __init__(self):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def do(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        answer = []
+        for line in self.process.stdout:
+            line = line.rstrip("\n")
+            if line == "ok":
+                return answer
+            if line.startswith("error"):
+                raise Failed(line, answer)
+            answer.append(line)
+        raise EOFError(f"{command} ended")
+
+    def next(self, number=1):
+        return [int(line) for line in self.do("next", number)]
+
+    def fails(self, *words):
+        """The error of a command."""
+        try:
+            self.do(*words)
+        except Failed as error:
+            return error.args[0]
+        return ""
+
+    def write(self, threads, number):
+        speed = self.do("write", threads, number, f"ids.{self.process.pid}")[0]
+        return speed, numpy.fromfile(f"ids.{self.process.pid}", dtype=">i8")
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def check(what, passed, details=""):
+    global failed
+    failed += not passed
+    print(f"{'ok' if passed else 'not ok'} - generators: {name}: {what}", flush=True)
+    if details != "" and not passed:
+        print(f"# {details}", flush=True)
+
+
+def query(sql):
+    return subprocess.run(["psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--set=ON_ERROR_STOP=1", "--command", sql],
+                          check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def server(*words):
+    subprocess.run(["pg_ctl", "--pgdata", data, "--wait", "--log", "server.log", *words], check=True, stdout=subprocess.DEVNULL)
+
+
+def distinct(*ids):
+    together = numpy.concatenate([numpy.asarray(each, dtype=numpy.int64) for each in ids])
+    together.sort()
+    return bool((together[1:] != together[:-1]).all())
+
+
+def try_blocks():
+    program = Program()
+    program.do("blocks", 100000, 60000)
+    others = subprocess.Popen(["psql", "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", "--command",
+                               "SELECT snowflake_nextval() FROM generate_series(1, 1000000)"], stdout=open("others", "w", encoding="ascii"))
+    speed, ids = program.write(16, number)
+    others.wait()
+    print(f"# {name}: blocks: {speed}")
+    check(f"16 threads make {len(ids)} different ids, beside the server's own", distinct(ids, numpy.loadtxt("others", dtype=numpy.int64)) and
+          len(ids) == 16 * number)
+    program.do("close")
+    check("no ids after close()", "closed" in program.fails("next", 1))
+
+    program.do("blocks", 1000, 60000)
+    ids = program.next(600)
+    time.sleep(0.5)    # the next block is fetched
+    server("stop", "--mode=fast")
+    try:
+        program.do("next", 10000)
+    except Failed as error:
+        ids += [int(line) for line in error.args[1]]
+    check("without the database, ids go on to the end of the second block, and not beyond", len(ids) == 2000, len(ids))
+    check("and then fail", "no snowflake ids" in program.fails("next", 1))
+    server("start")
+    ids += program.next(3000)
+    check("and go on with the database, without one twice", distinct(ids) and len(ids) == 5000)
+
+    time.sleep(3)    # after the start of the server, ids are ahead of the clock
+    program.do("blocks", 1000, 1000)
+    first, = program.next()
+    time.sleep(2)
+    second, = program.next()
+    check("ids of an old block are not used", query(f"SELECT snowflake_timestamp({second}) - snowflake_timestamp({first}) > '1.5 s'") == "t")
+    program.end()
+
+
+def parts(identifier):
+    return identifier >> 22, identifier >> 17 & 31, identifier >> 12 & 31
+
+
+def try_lease():
+    query("DROP EXTENSION IF EXISTS snowflake_registry; CREATE EXTENSION snowflake_registry")
+    program, other = Program(), Program()
+    program.do("lease", "first", 3, 9000, LAYOUT)
+    other.do("lease", "second", 3, 9000, LAYOUT)
+    identifier, = program.next()
+    tick, datacenter_id, worker_id = parts(identifier)
+    check("an id has the time, the datacenter id and the worker id", abs(tick + EPOCH - time.time() * 1000) < 1000 and datacenter_id == 3 and
+          query("SELECT worker_id FROM snowflake_registry.leases WHERE holder = 'first' AND state = 'held'") == str(worker_id), parts(identifier))
+    third = Program()
+    check("another layout is refused", "is for snowflake ids of the layout" in third.fails("lease", "third", 0, 9000, LAYOUT.replace("12", "11")))
+    third.end()
+    speed, ids = program.write(16, number)
+    print(f"# {name}: lease: {speed}")
+    others = other.write(16, 10000)[1]
+    check(f"16 threads make {len(ids)} different ids, beside another process", distinct(ids, others) and len(ids) == 16 * number)
+
+    time.sleep(4)    # they are ahead of the clock
+    last = program.next()[0]
+    program.do("clock", -2500)
+    ids = program.next(1000)
+    check("ids increase though the clock is set back by 2.5 s", min(ids) > last)
+    program.do("clock", -60000)
+    begin = time.time()
+    check("and fail if it is set back by a minute", "too far ahead" in program.fails("next", 1))
+    check("at once", time.time() - begin < 0.9)
+    program.do("clock", 60000)
+    check("and if it is beyond the lease", "has ended" in program.fails("next", 1))
+    program.do("clock", 0)
+    after = program.next(10)
+    check("and go on when it is right", min(after) > max(ids))
+
+    server("stop", "--mode=fast")
+    check("without the registry, ids go on", len(program.next(1000)) == 1000)
+    time.sleep(10)
+    check("until the lease ends", "has ended" in program.fails("next", 1))
+    server("start")
+    for tries in range(50):
+        if not program.fails("next", 1):
+            break
+        time.sleep(0.2)
+    check("and again when the registry is back", tries < 49)
+
+    last = program.next()[0]
+    program.do("close")
+    check("no ids after close()", "closed" in program.fails("next", 1))
+    check("the lease is given back", query("SELECT count(*) FROM snowflake_registry.leases WHERE holder = 'first' AND state = 'held'") == "0")
+    program.do("lease", "first", 3, 9000, LAYOUT)
+    identifier, = program.next()
+    check("the next one gets the worker id again, and greater ids", identifier > last and parts(identifier)[2] == parts(last)[2], (parts(identifier), parts(last)))
+    program.end()
+    other.end()
+
+    # one worker id for two: the first one sleeps through the end of its lease
+    query("DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry")
+    layout = "time:41 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z"
+    program, other = Program(), Program()
+    program.do("lease", "first", 0, 2000, layout)
+    check("no worker id is free", "no free worker id" in other.fails("lease", "second", 0, 2000, layout))
+    ids = program.next(1000)
+    os.kill(program.process.pid, signal.SIGSTOP)
+    time.sleep(2.5)
+    other.do("lease", "second", 0, 2000, layout)
+    others = other.next(1000)
+    os.kill(program.process.pid, signal.SIGCONT)
+    try:
+        ids += program.next(1000)
+    except Failed as error:
+        ids += [int(line) for line in error.args[1]]
+    others += other.next(1000)
+    check("a process that slept makes no id again", distinct(ids, others) and "has ended" in program.fails("next", 1))
+    other.do("close")
+    for tries in range(50):
+        if not program.fails("next", 1):
+            break
+        time.sleep(0.1)
+    ids += program.next(1000)
+    check("and gets the worker id when the other one gives it back", tries < 49 and distinct(ids, others))
+    program.end()
+    other.end()
+
+
+try_blocks()
+try_lease()
+sys.exit(failed > 0)
