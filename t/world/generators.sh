@@ -48,6 +48,22 @@ check_hibernate()
 	check "Hibernate: all checks were made and passed" "$(grep -c '^ok' hibernate.out)" -eq 2
 }
 
+# Test a generator: its language, how many ids each thread makes, and the command.
+test_generator()
+{
+	# stop and start as the user that runs the server
+	as_user env PATH="$PATH" python3 -B "$programs/../generators.py" ../data "$2" "$1" "${@:3}"
+}
+
+# Check that a test finds a mutant in Python: what it does wrong, and a script for sed.
+check_mutant()
+{
+	mkdir --parents ../mutant
+	sed "$2" "$clients/snowflake_ids.py" >../mutant/snowflake_ids.py
+	test_generator python 500 env PYTHONPATH="$throwaway/mutant" python3 -B "$programs/contract.py" >mutant.out 2>&1 || true
+	check "mutant that $1 is found" "$(cmp --silent "$clients/snowflake_ids.py" ../mutant/snowflake_ids.py || grep -c '^not ok' mutant.out)" -gt 0
+}
+
 for language in "$@"; do
 	case $language in
 		java)
@@ -65,9 +81,14 @@ for language in "$@"; do
 		python) command=(env "PYTHONPATH=$clients" python3 -B "$programs/contract.py") ;;
 		*) die "language $language is none of ${all[*]}" ;;
 	esac
-	# stop and start as the user that runs the server
-	as_user env PATH="$PATH" python3 -B "$programs/../generators.py" ../data "${ids[$language]}" "$language" "${command[@]}" || status=1
-	[ "$language" != java ] || check_hibernate
+	test_generator "$language" "${ids[$language]}" "${command[@]}" || status=1
+	case $language in
+		java) check_hibernate ;;
+		python)
+			check_mutant "goes on after its lease" 's/if tick >= min(/if False and tick >= min(/'
+			check_mutant "uses old blocks" 's/>= self.max_age/>= 1000/'
+			;;
+	esac
 done
 
 # An id service over HTTP
