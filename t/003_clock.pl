@@ -86,7 +86,7 @@ set_clock($node, 0);
 is($session->query_safe('SELECT 1'), "t\n1", 'and continues when the clock is set right');
 
 # The wait can be ended in every way that a statement can.
-my $wait = "SET snowflake.max_wait = '1h'; SELECT snowflake_nextval()";
+my $wait = "SET snowflake.max_wait = '3d'; SELECT snowflake_nextval()";
 set_clock($node, -60);
 ($code) = sqlstate_of($node, "SET statement_timeout = '200ms'; $wait");
 is($code, '57014', 'statement_timeout ends the wait');

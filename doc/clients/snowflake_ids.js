@@ -12,10 +12,14 @@
 const { randomUUID } = require('crypto');
 const { Pool } = require('pg');
 
+const ANSWER_TIMEOUT = 10000;    // ms
+
 // Use a separate connection: if all connections of the application were in transactions
 // that wait for an id, none would be left to fetch one.
 function connect(config) {
-  const pool = new Pool({ allowExitOnIdle: true, ...config, max: 1 });
+  const pool = new Pool({
+    allowExitOnIdle: true, connectionTimeoutMillis: ANSWER_TIMEOUT, query_timeout: ANSWER_TIMEOUT, ...config, max: 1,
+  });
   pool.on('error', () => {});    // an idle connection broke: the next query opens another
   return pool;
 }

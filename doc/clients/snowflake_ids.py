@@ -8,7 +8,8 @@
 #	    "time:41 datacenter:5 worker:5 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z")
 #	lease.next_id()
 #
-# Any DB-API driver with the parameter style %s will do.
+# Any DB-API driver with the parameter style %s will do.  Have it notice a network that is cut, as
+# libpq does by connect_timeout and tcp_user_timeout.
 import datetime
 import os
 import threading
@@ -16,6 +17,7 @@ import time
 import uuid
 
 MAX_WAIT = 1_000_000    # us
+ANSWER_TIMEOUT = 10    # s
 
 
 class SnowflakeIds:
@@ -50,7 +52,9 @@ class SnowflakeIds:
                     break
                 before = self.fetches
                 self.fetch_next()
-                self.changed.wait_for(lambda: self.fetches != before or self.closed)
+                if not self.changed.wait_for(lambda: self.fetches != before or self.closed, ANSWER_TIMEOUT):
+                    self.fetching = False    # one that gets no answer does not hold up the next one
+                    raise RuntimeError("no snowflake ids: the database does not answer")
                 if not self.blocks and self.failure:
                     raise RuntimeError(f"no snowflake ids: the database has reserved none: {self.failure}") from self.failure
             block = self.blocks[0]

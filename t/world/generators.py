@@ -17,8 +17,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import numpy
@@ -34,9 +36,39 @@ class Failed(Exception):
     pass
 
 
-class Program:
+class Network:
+    """A proxy to the server, which can be cut: then nothing comes through, in either direction."""
+
     def __init__(self):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.up = threading.Event()
+        self.up.set()
+        self.listener = socket.create_server(("localhost", 0))
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            client = self.listener.accept()[0]
+            self.up.wait()
+            server_side = socket.create_connection(("localhost", int(os.environ["PGPORT"])))
+            for pair in (client, server_side), (server_side, client):
+                threading.Thread(target=self.forward, args=pair, daemon=True).start()
+
+    def forward(self, source, sink):
+        try:
+            while data := source.recv(65536):
+                self.up.wait()
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:
+            source.close()
+
+    def environment(self):
+        return {**os.environ, "PGHOST": "localhost", "PGPORT": str(self.listener.getsockname()[1]), "PGCONNECT_TIMEOUT": "5"}
+
+
+class Program:
+    def __init__(self, environment=None):
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
 
     def do(self, *words):
         self.process.stdin.write(" ".join(map(str, words)) + "\n")
@@ -122,6 +154,24 @@ def try_blocks():
     check("and go on with the database, without one twice", distinct(ids) and len(ids) == 5000)
 
     time.sleep(3)    # after the start of the server, ids are ahead of the clock
+    network = Network()
+    cut_off = Program(network.environment())
+    cut_off.do("blocks", 1000, 60000)
+    ids = cut_off.next(1)
+    network.up.clear()
+    begin = time.time()
+    ids += cut_off.next(400)
+    check("with the network cut, ids go on", time.time() - begin < 5)
+    errors = cut_off.fails("next", 10000)
+    check("to the end of the block, and then fail", "no snowflake ids" in errors and time.time() - begin < 25, errors)
+    network.up.set()
+    for tries in range(50):
+        if not cut_off.fails("next", 1):
+            break
+        time.sleep(0.5)
+    check("and go on with the network", tries < 49 and distinct(ids, cut_off.next(5000)))
+    cut_off.end()
+
     program.do("blocks", 1000, 1000)
     first, = program.next()
     time.sleep(2)
@@ -186,6 +236,23 @@ def try_lease():
     check("the next one gets the worker id again, and greater ids", identifier > last and parts(identifier)[2] == parts(last)[2], (parts(identifier), parts(last)))
     program.end()
     other.end()
+
+    # the same with a network that is cut
+    network = Network()
+    program = Program(network.environment())
+    program.do("lease", "cut_off", 0, 6000, LAYOUT)
+    ids = program.next(1000)
+    network.up.clear()
+    ids += program.next(1000)
+    time.sleep(7)
+    check("with the network cut, ids go on until the lease ends", "has ended" in program.fails("next", 1))
+    network.up.set()
+    for tries in range(100):
+        if not program.fails("next", 1):
+            break
+        time.sleep(0.2)
+    check("and again when it is back", tries < 99 and distinct(ids, program.next(1000)))
+    program.end()
 
     # one worker id for two: the first one sleeps through the end of its lease
     query("DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry")

@@ -4,6 +4,7 @@
 package snowflake
 
 import (
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"errors"
@@ -13,6 +14,8 @@ import (
 	"sync"
 	"time"
 )
+
+const answerTimeout = 10 * time.Second
 
 type block struct {
 	next, last int64
@@ -63,12 +66,19 @@ func (ids *IDs) NextID() (int64, error) {
 		}
 		underWay := ids.fetchNext()
 		ids.mutex.Unlock()
+		answered := true
 		select {
 		case <-underWay.done:
 		case <-ids.closed:
+		case <-time.After(answerTimeout):
+			answered = false
 		}
 		ids.mutex.Lock()
-		if len(ids.blocks) == 0 && ids.fetch == nil && underWay.err != nil {
+		if !answered {
+			ids.end(underWay) // one that gets no answer does not hold up the next one
+			return 0, errors.New("no snowflake ids: the database does not answer")
+		}
+		if len(ids.blocks) == 0 && underWay.err != nil {
 			return 0, fmt.Errorf("no snowflake ids: the database has reserved none: %w", underWay.err)
 		}
 	}
@@ -111,8 +121,14 @@ func (ids *IDs) reserve(underWay *fetch) {
 		}
 	}
 	underWay.err = err
-	ids.fetch = nil
+	ids.end(underWay)
 	close(underWay.done)
+}
+
+func (ids *IDs) end(underWay *fetch) {
+	if ids.fetch == underWay {
+		ids.fetch = nil
+	}
 }
 
 func (ids *IDs) query(since time.Time) (fetched []block, err error) {
@@ -297,7 +313,9 @@ func (lease *Lease) set(workerID, starts, ends int64) {
 
 // Runs a statement, and returns its row.
 func (lease *Lease) ask(query string, arguments ...any) (row [3]int64, err error) {
-	err = lease.db.QueryRow(query, arguments...).Scan(&row[0], &row[1], &row[2])
+	timeout, cancel := context.WithTimeout(context.Background(), lease.duration/3)
+	defer cancel()
+	err = lease.db.QueryRowContext(timeout, query, arguments...).Scan(&row[0], &row[1], &row[2])
 	return row, err
 }
 

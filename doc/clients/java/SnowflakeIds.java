@@ -32,6 +32,8 @@ public final class SnowflakeIds implements AutoCloseable {
         }
     }
 
+    private static final int ANSWER_TIMEOUT = 10_000;    // ms
+
     private final DataSource database;
     private final int size;
     private final Duration maxAge;
@@ -79,7 +81,10 @@ public final class SnowflakeIds implements AutoCloseable {
         half.refillAt = Long.MAX_VALUE;    // once is enough
         if (!fetching && !closed) {
             fetching = true;
-            background.execute(this::fetch);
+            // one that gets no answer does not hold up the next one
+            Thread thread = new Thread(this::fetch, "snowflake ids");
+            thread.setDaemon(true);
+            thread.start();
         }
     }
 
@@ -90,9 +95,15 @@ public final class SnowflakeIds implements AutoCloseable {
             if (closed) throw new IllegalStateException("these snowflake ids are closed");
             long before = fetches;
             fetchNext(used);
+            long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ANSWER_TIMEOUT);
             while (fetches == before && !closed) {
+                long rest = deadline - System.nanoTime();
+                if (rest <= 0) {
+                    fetching = false;
+                    throw new IllegalStateException("no snowflake ids: the database does not answer");
+                }
                 try {
-                    wait();
+                    TimeUnit.NANOSECONDS.timedWait(this, rest);
                 } catch (InterruptedException e) {
                     Thread.currentThread().interrupt();
                     throw new IllegalStateException("interrupted while waiting for snowflake ids", e);
@@ -115,6 +126,7 @@ public final class SnowflakeIds implements AutoCloseable {
 
         try (Connection connection = database.getConnection();
              PreparedStatement query = connection.prepareStatement("SELECT first_id, last_id FROM snowflake_reserve(?)")) {
+            connection.setNetworkTimeout(Runnable::run, ANSWER_TIMEOUT);
             query.setInt(1, size);
             try (ResultSet rows = query.executeQuery()) {
                 while (rows.next()) fetched.add(new Block(rows.getLong(1), rows.getLong(2)));

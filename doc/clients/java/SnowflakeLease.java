@@ -165,6 +165,7 @@ public final class SnowflakeLease implements AutoCloseable {
     private long[] ask(String sql, Object... arguments) throws SQLException {
         try (Connection connection = registry.getConnection(); PreparedStatement query = connection.prepareStatement(sql)) {
             connection.setAutoCommit(true);
+            connection.setNetworkTimeout(Runnable::run, (int) Math.min(duration.toMillis() / 3, 10_000));
             for (int i = 0; i < arguments.length; i++) query.setObject(i + 1, arguments[i]);
             try (ResultSet rows = query.executeQuery()) {
                 // standbys that the registry has to wait for may not have it
