@@ -313,14 +313,14 @@ isnt(
 my @nodes = ($standby, @workers, $spare);
 rate('after a failover', @nodes);
 
-# Without the registry, all nodes follow the other recipe of doc/scale.md.
+# Without the registry, all nodes follow the other recipe of doc/guide.md.
 foreach my $node (@nodes)
 {
 	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.registry = ''");
 	$node->stop;
 }
 $_->start foreach @nodes;
-my ($recipe) = slurp_file('doc/scale.md') =~ /^```\n(SELECT groupid .*?)^```/ms;
+my ($recipe) = slurp_file('doc/guide.md') =~ /^  ```\n(  SELECT groupid .*?)^  ```/ms;
 foreach my $node (@nodes)
 {
 	$node->safe_psql('postgres', $recipe);
