@@ -251,9 +251,7 @@ get_hint(const Status *status, State state, uint64 other_origin)
 							   ids_at - GetCurrentTimestamp() - setting_max_ahead * INT64CONST(1000),
 							   status->other_layout);
 		case STATE_EXHAUSTED:
-			if (status->other_layout)
-				return HINT_OTHER_LAYOUT;
-			/* FALLTHROUGH */
+			return status->other_layout ? HINT_OTHER_LAYOUT : state_words[state].hint;
 		default:
 			return state_words[state].hint;
 	}

@@ -16,9 +16,9 @@ const ANSWER_TIMEOUT = 10000;    // ms
 
 // Use a separate connection: if all connections of the application were in transactions
 // that wait for an id, none would be left to fetch one.
-function connect(config) {
+function connect(config, timeout = ANSWER_TIMEOUT) {
   const pool = new Pool({
-    allowExitOnIdle: true, connectionTimeoutMillis: ANSWER_TIMEOUT, query_timeout: ANSWER_TIMEOUT, ...config, max: 1,
+    allowExitOnIdle: true, connectionTimeoutMillis: timeout, query_timeout: timeout, ...config, max: 1,
   });
   pool.on('error', () => {});    // an idle connection broke: the next query opens another
   return pool;
@@ -89,7 +89,7 @@ class SnowflakeLease {
   static async acquire(config, holder, layout, { datacenterId = 0, duration = 60000, now = Date.now } = {}) {
     const lease = new SnowflakeLease();
     Object.assign(lease, {
-      pool: connect(config), holder, layout, duration, now,
+      pool: connect(config, Math.min(duration / 3, ANSWER_TIMEOUT)), holder, layout, duration, now,
       maxAhead: BigInt(Math.min(5000000, Math.floor(duration * 1000 / 3))),    // us; less than what is left of a lease that is renewed
       instance: randomUUID(),    // a new one at each start
       calls: Promise.resolve(),    // one call of the registry at a time
@@ -180,15 +180,22 @@ class SnowflakeLease {
     const client = await this.pool.connect();
     const warnings = [];
     const warn = (warning) => warnings.push(warning.message);
+    const ignore = () => {};    // query() fails, too
     client.on('notice', warn);
+    client.on('error', ignore);
+    let failure;
     try {
       const { rows } = await client.query(sql, values.map(String));
       // standbys that the registry has to wait for may not have it
       if (warnings.length > 0) throw new Error(warnings[0]);
       return rows;
+    } catch (error) {
+      failure = error;
+      throw error;
     } finally {
       client.off('notice', warn);
-      client.release();
+      client.release(failure);    // of a failed one, the connection is not used again
+      client.off('error', ignore);
     }
   }
 
@@ -207,8 +214,10 @@ class SnowflakeLease {
     this.shifts = { worker: 0n, sequence: 0n, datacenter: 0n };
     for (const word of this.layout.split(' ').reverse()) {
       const [, name, value] = /^(\w+):(.*)$/.exec(word);
-      if (name === 'epoch') this.epoch = BigInt(Date.parse(value)) * 1000n;
-      else if (name === 'tick') this.tick = BigInt(parseInt(value, 10)) * UNITS[value.replace(/\d+/, '')];
+      if (name === 'epoch') {
+        const [, seconds, fraction = ''] = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z$/.exec(value);
+        this.epoch = BigInt(Date.parse(`${seconds}Z`)) * 1000n + BigInt(fraction.padEnd(6, '0'));
+      } else if (name === 'tick') this.tick = BigInt(parseInt(value, 10)) * UNITS[value.replace(/\d+/, '')];
       else {    // lane, timeline and tag are 0
         this.bits[name] = BigInt(value);
         this.shifts[name] = shift;

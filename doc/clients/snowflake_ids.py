@@ -8,16 +8,29 @@
 #	    "time:41 datacenter:5 worker:5 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z")
 #	lease.next_id()
 #
-# Any DB-API driver with the parameter style %s will do.  Have it notice a network that is cut, as
-# libpq does by connect_timeout and tcp_user_timeout.
+# Any DB-API driver with the parameter style %s will do.
 import datetime
 import os
+import queue
 import threading
 import time
 import uuid
+from contextlib import contextmanager
 
 MAX_WAIT = 1_000_000    # us
 ANSWER_TIMEOUT = 10    # s
+
+
+# The lock of a Condition lets a thread in again: a signal handler must not make an id while
+# the thread that it has interrupted makes one.
+@contextmanager
+def not_within(lock):
+    if not lock.acquire(blocking=False):
+        raise RuntimeError("next_id() was called by a signal handler during a call of next_id()")
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 class SnowflakeIds:
@@ -33,9 +46,10 @@ class SnowflakeIds:
     # a thread that the child does not have.
     def forget(self):
         self.changed = threading.Condition()
+        self.alone = threading.Lock()
         self.blocks = []    # [next id, last id, when it was asked for], in order of use
         self.left = 0
-        self.fetching = False
+        self.fetching = None    # what is under way
         self.fetches = 0
         self.failure = None
 
@@ -52,17 +66,19 @@ class SnowflakeIds:
                     break
                 before = self.fetches
                 self.fetch_next()
+                fetch = self.fetching
                 if not self.changed.wait_for(lambda: self.fetches != before or self.closed, ANSWER_TIMEOUT):
-                    self.fetching = False    # one that gets no answer does not hold up the next one
+                    self.end(fetch)    # it does not hold up the next one
                     raise RuntimeError("no snowflake ids: the database does not answer")
                 if not self.blocks and self.failure:
                     raise RuntimeError(f"no snowflake ids: the database has reserved none: {self.failure}") from self.failure
-            block = self.blocks[0]
-            snowflake_id = block[0]
-            if snowflake_id == block[1]:
-                del self.blocks[0]
-            block[0] += 1
-            self.left -= 1
+            with not_within(self.alone):
+                block = self.blocks[0]
+                snowflake_id = block[0]
+                if snowflake_id == block[1]:
+                    del self.blocks[0]
+                block[0] += 1
+                self.left -= 1
             if self.left == self.size // 2:
                 self.fetch_next()
             return snowflake_id
@@ -73,11 +89,16 @@ class SnowflakeIds:
             self.changed.notify_all()
 
     def fetch_next(self):
-        if not self.fetching:
-            self.fetching = True
-            threading.Thread(target=self.fetch, args=(self.changed,), daemon=True).start()
+        if self.fetching is None:
+            fetch = object()
+            threading.Thread(target=self.fetch, args=(fetch, self.changed), daemon=True).start()
+            self.fetching = fetch
 
-    def fetch(self, changed):
+    def end(self, fetch):
+        if self.fetching is fetch:
+            self.fetching = None
+
+    def fetch(self, fetch, changed):
         begin, rows, failure = time.monotonic(), [], None
         try:
             connection = self.connect()
@@ -93,7 +114,7 @@ class SnowflakeIds:
             self.blocks += [[first, last, begin] for first, last in rows]
             self.left += sum(last - first + 1 for first, last in rows)
             self.failure = failure
-            self.fetching = False
+            self.end(fetch)
             self.fetches += 1
             changed.notify_all()
 
@@ -107,6 +128,7 @@ class SnowflakeLease:
         self.max_ahead = min(5_000_000, duration * 1_000_000 // 3)    # us; less than what is left of a lease that is renewed
         self.instance = str(uuid.uuid4())    # a new one at each start
         self.changed = threading.Condition()
+        self.alone = threading.Lock()
         self.calls = threading.Lock()    # one call of the registry at a time
         self.closed = False
         self.worker_id = self.starts = self.ends = 0    # us since 1970; no lease: both 0
@@ -123,20 +145,20 @@ class SnowflakeLease:
             while True:
                 if self.closed:
                     raise RuntimeError("this snowflake lease is closed")
-                now = self.now()
-                word = max(self.word + 1, max((now - self.epoch) // self.tick, self.first_tick(self.starts), 0) << self.sequence_bits)
-                tick = word >> self.sequence_bits
-                if tick >= min(self.first_tick(self.ends), self.ticks):
-                    raise RuntimeError("snowflake lease has ended") from self.failure
-                missing = tick * self.tick + self.epoch - self.max_ahead - now
-                if missing > MAX_WAIT:
-                    raise RuntimeError(f"snowflake ids are too far ahead of the clock, by another {missing // 1000} ms")
-                if missing <= 0:
-                    break
+                with not_within(self.alone):
+                    now = self.now()
+                    word = max(self.word + 1, max((now - self.epoch) // self.tick, self.first_tick(self.starts), 0) << self.sequence_bits)
+                    tick = word >> self.sequence_bits
+                    if tick >= min(self.first_tick(self.ends), self.ticks):
+                        raise RuntimeError("snowflake lease has ended") from self.failure
+                    missing = tick * self.tick + self.epoch - self.max_ahead - now
+                    if missing > MAX_WAIT:
+                        raise RuntimeError(f"snowflake ids are too far ahead of the clock, by another {missing // 1000} ms")
+                    if missing <= 0:
+                        self.word = word
+                        return (tick << self.shifts["time"] | self.datacenter | self.worker_id << self.shifts["worker"]
+                                | (word & (1 << self.sequence_bits) - 1) << self.shifts["sequence"])
                 self.changed.wait(missing / 1e6)
-            self.word = word
-            return (tick << self.shifts["time"] | self.datacenter | self.worker_id << self.shifts["worker"]
-                    | (word & (1 << self.sequence_bits) - 1) << self.shifts["sequence"])
 
     def close(self):
         """Give the lease back."""
@@ -162,7 +184,7 @@ class SnowflakeLease:
 
     # A forked child has no lease: its parent goes on with it.
     def forget(self):
-        self.changed, self.calls = threading.Condition(), threading.Lock()
+        self.changed, self.alone, self.calls = threading.Condition(), threading.Lock(), threading.Lock()
         self.closed, self.ends = True, 0
 
     # Renew the lease, or get another one.
@@ -191,11 +213,27 @@ class SnowflakeLease:
                 self.word |= (1 << self.sequence_bits) - 1
             self.worker_id, self.starts, self.ends, self.failure = worker_id, starts, ends, None
 
-    # Run a statement, and commit it.  Returns its row, or None.
+    # Run a statement, and commit it.  Returns its row, or None.  Does not wait for long.
     def ask(self, sql, *arguments):
+        answers = queue.SimpleQueue()
+        threading.Thread(target=self.answer, args=(answers, sql, arguments), daemon=True).start()
+        try:
+            row, failure = answers.get(timeout=min(self.duration / 3, ANSWER_TIMEOUT))
+        except queue.Empty:
+            raise RuntimeError("registry does not answer") from None
+        if failure:
+            raise failure
+        return row
+
+    def answer(self, answers, sql, arguments):
+        try:
+            answers.put((self.query(sql, arguments), None))
+        except Exception as error:
+            answers.put((None, error))
+
+    def query(self, sql, arguments):
         connection = self.connect()
         try:
-            connection.autocommit = True
             # standbys that the registry has to wait for may not have what it warns of
             warnings = []
             if hasattr(connection, "add_notice_handler"):
@@ -205,6 +243,7 @@ class SnowflakeLease:
             cursor = connection.cursor()
             cursor.execute(sql, arguments)
             row = cursor.fetchone()
+            connection.commit()
             if warnings:
                 raise RuntimeError(warnings[0])
             return row

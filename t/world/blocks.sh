@@ -149,7 +149,7 @@ check_node()
 	check_program "Node.js" node "$programs/hooks.js" "$clients" "$throwaway/log"
 }
 
-query 'CREATE EXTENSION snowflake' >/dev/null
+query 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_registry' >/dev/null
 [ "$only" = sqlalchemy ] || check_node
 check_sqlalchemy psycopg2
 # SQLAlchemy supports psycopg 3 from 2.0 on

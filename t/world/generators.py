@@ -37,11 +37,14 @@ class Failed(Exception):
 
 
 class Network:
-    """A proxy to the server, which can be cut: then nothing comes through, in either direction."""
+    """A proxy to the server, which can be cut: then nothing comes through, in either direction.
+    Connections can also break so that nobody notices."""
 
     def __init__(self):
         self.up = threading.Event()
         self.up.set()
+        self.broken = []
+        self.open = []
         self.listener = socket.create_server(("localhost", 0))
         threading.Thread(target=self.accept, daemon=True).start()
 
@@ -50,6 +53,8 @@ class Network:
             client = self.listener.accept()[0]
             self.up.wait()
             server_side = socket.create_connection(("localhost", int(os.environ["PGPORT"])))
+            self.open.append(client)
+            self.open.append(server_side)
             for pair in (client, server_side), (server_side, client):
                 threading.Thread(target=self.forward, args=pair, daemon=True).start()
 
@@ -57,10 +62,15 @@ class Network:
         try:
             while data := source.recv(65536):
                 self.up.wait()
+                if source in self.broken:
+                    return
                 sink.sendall(data)
             sink.shutdown(socket.SHUT_WR)
         except OSError:
             source.close()
+
+    def break_silently(self):
+        self.broken += self.open
 
     def environment(self):
         return {**os.environ, "PGHOST": "localhost", "PGPORT": str(self.listener.getsockname()[1]), "PGCONNECT_TIMEOUT": "5"}
@@ -170,6 +180,12 @@ def try_blocks():
             break
         time.sleep(0.5)
     check("and go on with the network", tries < 49 and distinct(ids, cut_off.next(5000)))
+    network.break_silently()
+    cut_off.fails("next", 2000)
+    for tries in range(5):
+        if not cut_off.fails("next", 2000):
+            break
+    check("a connection that hangs does not keep others from being made", tries < 4)
     cut_off.end()
 
     program.do("blocks", 1000, 1000)
@@ -251,7 +267,30 @@ def try_lease():
         if not program.fails("next", 1):
             break
         time.sleep(0.2)
-    check("and again when it is back", tries < 99 and distinct(ids, program.next(1000)))
+    ids += program.next(1000)
+    check("and again when it is back", tries < 99 and distinct(ids))
+    network.break_silently()
+    failed_for = 0
+    for tries in range(30):
+        time.sleep(0.5)
+        failed_for += program.fails("next", 1) != ""
+    ids += program.next(1000)
+    check("a connection that hangs costs no lease", failed_for == 0 and distinct(ids), failed_for)
+    program.end()
+
+    # one that has ended, where tick and sequence fill 63 bits
+    query("DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry")
+    program = Program()
+    program.do("lease", "ended", 0, 2000, "time:36 sequence:27 tick:1us epoch:2026-01-01T00:00:00Z")
+    check("no ids after the last tick", "has ended" in program.fails("next", 1))
+    program.end()
+
+    # microseconds of an epoch
+    query("DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry")
+    program = Program()
+    program.do("lease", "exact", 0, 2000, "time:53 sequence:10 tick:1us epoch:2026-01-01T00:00:00.000456Z")
+    tick = program.next()[0] >> 10
+    check("the epoch is exact", abs(tick + EPOCH * 1000 + 456 - time.time() * 1e6) < 1e6 and (name != "node" or tick % 1000 == 544))
     program.end()
 
     # one worker id for two: the first one sleeps through the end of its lease

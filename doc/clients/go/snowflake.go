@@ -1,6 +1,7 @@
 // Package snowflake makes ids from blocks of snowflake_reserve(), and by itself with a worker id
 // leased from snowflake_registry.  README.md has the contract of both.  Any driver of
-// database/sql will do, such as lib/pq or pgx.  Any number of goroutines may share a generator.
+// database/sql will do, such as lib/pq or pgx.  Give a generator an sql.DB of its own.  Any number of
+// goroutines may share a generator.
 package snowflake
 
 import (
@@ -9,6 +10,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -132,7 +134,9 @@ func (ids *IDs) end(underWay *fetch) {
 }
 
 func (ids *IDs) query(since time.Time) (fetched []block, err error) {
-	rows, err := ids.db.Query("SELECT first_id, last_id FROM snowflake_reserve($1)", ids.size)
+	timeout, cancel := context.WithTimeout(context.Background(), answerTimeout)
+	defer cancel()
+	rows, err := ids.db.QueryContext(timeout, "SELECT first_id, last_id FROM snowflake_reserve($1)", ids.size)
 	if err != nil {
 		return nil, err
 	}
@@ -206,9 +210,16 @@ func (lease *Lease) NextID() (int64, error) {
 		default:
 		}
 		now := lease.now().UnixMicro()
-		word := max(lease.word+1, max(max(floorDiv(now-lease.epoch, lease.tick), lease.firstTick(lease.starts)), 0)<<lease.sequenceBits)
+		end := -max(-lease.firstTick(lease.ends), -lease.ticks)
+		from := max(max(floorDiv(now-lease.epoch, lease.tick), lease.firstTick(lease.starts)), 0)
+		// beyond the last tick, the word would overflow
+		ended := from >= end || lease.word == math.MaxInt64
+		word := int64(0)
+		if !ended {
+			word = max(lease.word+1, from<<lease.sequenceBits)
+		}
 		tick := word >> lease.sequenceBits
-		if tick >= lease.firstTick(lease.ends) || tick >= lease.ticks {
+		if ended || tick >= end {
 			if lease.failure != nil {
 				return 0, fmt.Errorf("snowflake lease has ended: %w", lease.failure)
 			}
@@ -313,10 +324,25 @@ func (lease *Lease) set(workerID, starts, ends int64) {
 
 // Runs a statement, and returns its row.
 func (lease *Lease) ask(query string, arguments ...any) (row [3]int64, err error) {
-	timeout, cancel := context.WithTimeout(context.Background(), lease.duration/3)
+	type answer struct {
+		row [3]int64
+		err error
+	}
+	limit := time.Duration(-max(-int64(lease.duration/3), -int64(answerTimeout)))
+	timeout, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
-	err = lease.db.QueryRowContext(timeout, query, arguments...).Scan(&row[0], &row[1], &row[2])
-	return row, err
+	answers := make(chan answer, 1)
+	go func() { // a driver may wait for an answer even then
+		var a answer
+		a.err = lease.db.QueryRowContext(timeout, query, arguments...).Scan(&a.row[0], &a.row[1], &a.row[2])
+		answers <- a
+	}()
+	select {
+	case a := <-answers:
+		return a.row, a.err
+	case <-timeout.Done():
+		return row, errors.New("registry does not answer")
+	}
 }
 
 func instant(us string) string {

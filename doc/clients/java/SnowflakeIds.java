@@ -43,9 +43,9 @@ public final class SnowflakeIds implements AutoCloseable {
     // the lock of this object protects the rest
     private final Queue<Block> blocks = new ArrayDeque<>();
     private long left;    // ids in "blocks"
-    private boolean fetching;
+    private Object fetching;    // what is under way, or null
     private boolean closed;
-    private Exception failure;    // of the last fetch
+    private Throwable failure;    // of the last fetch
     private long fetches;
 
     public SnowflakeIds(DataSource database) {
@@ -79,12 +79,12 @@ public final class SnowflakeIds implements AutoCloseable {
 
     private synchronized void fetchNext(Block half) {
         half.refillAt = Long.MAX_VALUE;    // once is enough
-        if (!fetching && !closed) {
-            fetching = true;
-            // one that gets no answer does not hold up the next one
-            Thread thread = new Thread(this::fetch, "snowflake ids");
+        if (fetching == null && !closed) {
+            Object fetch = new Object();
+            Thread thread = new Thread(() -> fetch(fetch), "snowflake ids");
             thread.setDaemon(true);
             thread.start();
+            fetching = fetch;
         }
     }
 
@@ -95,11 +95,12 @@ public final class SnowflakeIds implements AutoCloseable {
             if (closed) throw new IllegalStateException("these snowflake ids are closed");
             long before = fetches;
             fetchNext(used);
+            Object fetch = fetching;
             long deadline = System.nanoTime() + TimeUnit.MILLISECONDS.toNanos(ANSWER_TIMEOUT);
             while (fetches == before && !closed) {
                 long rest = deadline - System.nanoTime();
                 if (rest <= 0) {
-                    fetching = false;
+                    end(fetch);    // it does not hold up the next one
                     throw new IllegalStateException("no snowflake ids: the database does not answer");
                 }
                 try {
@@ -109,6 +110,7 @@ public final class SnowflakeIds implements AutoCloseable {
                     throw new IllegalStateException("interrupted while waiting for snowflake ids", e);
                 }
             }
+            if (block != used) return;
             if (blocks.isEmpty() && failure != null) {
                 throw new IllegalStateException("no snowflake ids: the database has reserved none", failure);
             }
@@ -119,19 +121,22 @@ public final class SnowflakeIds implements AutoCloseable {
         block = next;
     }
 
-    private void fetch() {
+    private void end(Object fetch) {
+        if (fetching == fetch) fetching = null;
+    }
+
+    private void fetch(Object fetch) {
         Queue<Block> fetched = new ArrayDeque<>();
-        Exception error = null;
+        Throwable error = null;
         long begin = System.nanoTime();
 
         try (Connection connection = database.getConnection();
              PreparedStatement query = connection.prepareStatement("SELECT first_id, last_id FROM snowflake_reserve(?)")) {
-            connection.setNetworkTimeout(Runnable::run, ANSWER_TIMEOUT);
             query.setInt(1, size);
             try (ResultSet rows = query.executeQuery()) {
                 while (rows.next()) fetched.add(new Block(rows.getLong(1), rows.getLong(2)));
             }
-        } catch (Exception e) {
+        } catch (Throwable e) {
             fetched.clear();    // the last row may not have come
             error = e;
         }
@@ -139,7 +144,7 @@ public final class SnowflakeIds implements AutoCloseable {
             blocks.addAll(fetched);
             for (Block each : fetched) left += each.last - each.next.get() + 1;
             failure = error;
-            fetching = false;
+            end(fetch);
             fetches++;
             notifyAll();
             long rest = maxAge.toNanos() - (System.nanoTime() - begin);

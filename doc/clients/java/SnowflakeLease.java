@@ -2,13 +2,17 @@ import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.sql.SQLException;
+import java.sql.SQLTimeoutException;
 import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
 import java.util.UUID;
+import java.util.concurrent.ExecutionException;
+import java.util.concurrent.FutureTask;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.TimeoutException;
 import javax.sql.DataSource;
 
 /**
@@ -49,7 +53,7 @@ public final class SnowflakeLease implements AutoCloseable {
     private long workerId;
     private long starts, ends;    // us since 1970; no lease: both 0
     private long word;    // tick and sequence of the last id
-    private Exception failure;    // of the last call of the registry
+    private Throwable failure;    // of the last call of the registry
 
     /** The layout is a text as snowflake_capacity() returns it, with fields, tick and epoch. */
     public SnowflakeLease(DataSource registry, String holder, String layout, int datacenterId, Duration duration)
@@ -71,7 +75,7 @@ public final class SnowflakeLease implements AutoCloseable {
         background.scheduleAtFixedRate(() -> {
             try {
                 keep();
-            } catch (SQLException | RuntimeException e) {
+            } catch (Throwable e) {
                 synchronized (this) {
                     failure = e;    // the next call may succeed, and the lease goes on until its end
                 }
@@ -87,9 +91,12 @@ public final class SnowflakeLease implements AutoCloseable {
             // the first tick that begins in the lease, and the first one that begins after it
             long first = Math.max(firstTick(starts), 0);
             long end = Math.min(firstTick(ends), lastTick + 1);
-            long next = Math.max(word + 1, Math.max(Math.floorDiv(now - epoch, tick), first) << sequenceBits);
+            long from = Math.max(Math.floorDiv(now - epoch, tick), first);
+            // beyond the last tick, the word would overflow
+            boolean ended = from >= end || word == Long.MAX_VALUE;
+            long next = ended ? 0 : Math.max(word + 1, from << sequenceBits);
             long nextTick = next >> sequenceBits;
-            if (nextTick >= end) throw new IllegalStateException("snowflake lease has ended", failure);
+            if (ended || nextTick >= end) throw new IllegalStateException("snowflake lease has ended", failure);
             long missing = nextTick * tick + epoch - maxAhead - now;
             if (missing > MAX_WAIT) {
                 throw new IllegalStateException("snowflake ids are too far ahead of the clock, by another " + missing / 1000 + " ms");
@@ -161,17 +168,34 @@ public final class SnowflakeLease implements AutoCloseable {
         failure = null;
     }
 
-    /** Runs a statement, and commits it.  Returns its row, or null. */
+    /** Runs a statement, and commits it.  Returns its row, or null.  Does not wait for long. */
     private long[] ask(String sql, Object... arguments) throws SQLException {
-        try (Connection connection = registry.getConnection(); PreparedStatement query = connection.prepareStatement(sql)) {
-            connection.setAutoCommit(true);
-            connection.setNetworkTimeout(Runnable::run, (int) Math.min(duration.toMillis() / 3, 10_000));
-            for (int i = 0; i < arguments.length; i++) query.setObject(i + 1, arguments[i]);
-            try (ResultSet rows = query.executeQuery()) {
-                // standbys that the registry has to wait for may not have it
-                if (query.getWarnings() != null) throw query.getWarnings();
-                return rows.next() ? new long[] {rows.getLong(1), rows.getLong(2), rows.getLong(3)} : null;
+        FutureTask<long[]> call = new FutureTask<>(() -> {
+            try (Connection connection = registry.getConnection(); PreparedStatement query = connection.prepareStatement(sql)) {
+                for (int i = 0; i < arguments.length; i++) query.setObject(i + 1, arguments[i]);
+                try (ResultSet rows = query.executeQuery()) {
+                    long[] row = rows.next() ? new long[] {rows.getLong(1), rows.getLong(2), rows.getLong(3)} : null;
+                    if (!connection.getAutoCommit()) connection.commit();
+                    // standbys that the registry has to wait for may not have it
+                    if (query.getWarnings() != null) throw query.getWarnings();
+                    if (connection.getWarnings() != null) throw connection.getWarnings();
+                    return row;
+                }
             }
+        });
+        Thread thread = new Thread(call, "snowflake lease");
+        thread.setDaemon(true);
+        thread.start();
+        try {
+            return call.get(Math.min(duration.toMillis() / 3, 10_000), TimeUnit.MILLISECONDS);
+        } catch (ExecutionException e) {
+            if (e.getCause() instanceof SQLException) throw (SQLException) e.getCause();
+            throw new IllegalStateException(e.getCause());
+        } catch (TimeoutException e) {
+            throw new SQLTimeoutException("registry does not answer");
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new SQLTimeoutException("interrupted while waiting for the registry");
         }
     }
 

@@ -9,7 +9,7 @@ import time
 sys.path.insert(0, sys.argv[1])
 import sqlalchemy
 from sqlalchemy import BigInteger, Column, Text, create_engine, func, select, text
-from snowflake_ids import SnowflakeIds
+from snowflake_ids import SnowflakeIds, SnowflakeLease
 from sqlalchemy.orm import Session, declarative_base
 from sqlalchemy.pool import NullPool
 
@@ -110,4 +110,10 @@ with engine.connect() as connection:
         WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'"""))
 check("a connection that broke since the last block is replaced",
       len({ids.next_id() for _ in range(1001)}) == 1001)
+lease = SnowflakeLease(create_engine(sys.argv[2], poolclass=NullPool).raw_connection, "orders",
+                       "time:41 worker:10 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z")
+with engine.connect() as connection:
+    held = connection.execute(text("SELECT count(*) FROM snowflake_registry.leases WHERE state = 'held'")).scalar()
+check("a lease is committed, and its ids differ", held == 1 and len({lease.next_id() for _ in range(10000)}) == 10000)
+lease.close()
 print("done")
