@@ -15,7 +15,6 @@ import queue
 import threading
 import time
 import uuid
-from contextlib import contextmanager
 
 MAX_WAIT = 1_000_000    # us
 ANSWER_TIMEOUT = 10    # s
@@ -23,14 +22,16 @@ ANSWER_TIMEOUT = 10    # s
 
 # The lock of a Condition lets a thread in again: a signal handler must not make an id while
 # the thread that it has interrupted makes one.
-@contextmanager
-def not_within(lock):
-    if not lock.acquire(blocking=False):
-        raise RuntimeError("next_id() was called by a signal handler during a call of next_id()")
-    try:
-        yield
-    finally:
-        lock.release()
+class Alone:
+    def __init__(self):
+        self.lock = threading.Lock()
+
+    def __enter__(self):
+        if not self.lock.acquire(blocking=False):
+            raise RuntimeError("next_id() was called by a signal handler during a call of next_id()")
+
+    def __exit__(self, *exception):
+        self.lock.release()
 
 
 class SnowflakeIds:
@@ -46,7 +47,7 @@ class SnowflakeIds:
     # a thread that the child does not have.
     def forget(self):
         self.changed = threading.Condition()
-        self.alone = threading.Lock()
+        self.alone = Alone()
         self.blocks = []    # [next id, last id, when it was asked for], in order of use
         self.left = 0
         self.fetching = None    # what is under way
@@ -72,7 +73,7 @@ class SnowflakeIds:
                     raise RuntimeError("no snowflake ids: the database does not answer")
                 if not self.blocks and self.failure:
                     raise RuntimeError(f"no snowflake ids: the database has reserved none: {self.failure}") from self.failure
-            with not_within(self.alone):
+            with self.alone:
                 block = self.blocks[0]
                 snowflake_id = block[0]
                 if snowflake_id == block[1]:
@@ -128,7 +129,7 @@ class SnowflakeLease:
         self.max_ahead = min(5_000_000, duration * 1_000_000 // 3)    # us; less than what is left of a lease that is renewed
         self.instance = str(uuid.uuid4())    # a new one at each start
         self.changed = threading.Condition()
-        self.alone = threading.Lock()
+        self.alone = Alone()
         self.calls = threading.Lock()    # one call of the registry at a time
         self.closed = False
         self.worker_id = self.starts = self.ends = 0    # us since 1970; no lease: both 0
@@ -145,7 +146,7 @@ class SnowflakeLease:
             while True:
                 if self.closed:
                     raise RuntimeError("this snowflake lease is closed")
-                with not_within(self.alone):
+                with self.alone:
                     now = self.now()
                     word = max(self.word + 1, max((now - self.epoch) // self.tick, self.first_tick(self.starts), 0) << self.sequence_bits)
                     tick = word >> self.sequence_bits
@@ -184,7 +185,7 @@ class SnowflakeLease:
 
     # A forked child has no lease: its parent goes on with it.
     def forget(self):
-        self.changed, self.alone, self.calls = threading.Condition(), threading.Lock(), threading.Lock()
+        self.changed, self.alone, self.calls = threading.Condition(), Alone(), threading.Lock()
         self.closed, self.ends = True, 0
 
     # Renew the lease, or get another one.
