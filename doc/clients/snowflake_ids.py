@@ -15,6 +15,7 @@ import queue
 import threading
 import time
 import uuid
+from operator import length_hint
 
 MAX_WAIT = 1_000_000    # us
 ANSWER_TIMEOUT = 10    # s
@@ -46,9 +47,9 @@ class SnowflakeIds:
     # A forked child must not hand out the ids of its parent, and the lock may be held by
     # a thread that the child does not have.
     def forget(self):
-        self.changed = threading.Condition()
-        self.alone = Alone()
-        self.blocks = []    # [next id, last id, when it was asked for], in order of use
+        self.lock = threading.RLock()
+        self.changed = threading.Condition(self.lock)
+        self.blocks = []    # [iterator over its ids, when it was asked for], in order of use
         self.left = 0
         self.fetching = None    # what is under way
         self.fetches = 0
@@ -56,33 +57,33 @@ class SnowflakeIds:
 
     def next_id(self):
         """Return an id that nobody else gets."""
-        with self.changed:
-            while True:
-                if self.closed:
-                    raise RuntimeError("these snowflake ids are closed")
-                while self.blocks and time.monotonic() - self.blocks[0][2] >= self.max_age:
-                    first, last, _ = self.blocks.pop(0)
-                    self.left -= last - first + 1
-                if self.blocks:
-                    break
-                before = self.fetches
-                self.fetch_next()
-                fetch = self.fetching
-                if not self.changed.wait_for(lambda: self.fetches != before or self.closed, ANSWER_TIMEOUT):
-                    self.end(fetch)    # it does not hold up the next one
-                    raise RuntimeError("no snowflake ids: the database does not answer")
-                if not self.blocks and self.failure:
-                    raise RuntimeError(f"no snowflake ids: the database has reserved none: {self.failure}") from self.failure
-            with self.alone:
+        with self.lock:
+            while not self.closed:
+                if not self.blocks:
+                    self.wait_for_block()
+                    continue
                 block = self.blocks[0]
-                snowflake_id = block[0]
-                if snowflake_id == block[1]:
-                    del self.blocks[0]
-                block[0] += 1
+                # at once, so that a signal handler may make ids meanwhile
+                snowflake_id = next(block[0], None) if time.monotonic() - block[1] < self.max_age else None
+                if snowflake_id is None:
+                    self.left -= length_hint(block[0])
+                    self.blocks.remove(block)
+                    continue
                 self.left -= 1
-            if self.left == self.size // 2:
-                self.fetch_next()
-            return snowflake_id
+                if self.left == self.size // 2:
+                    self.fetch_next()
+                return snowflake_id
+            raise RuntimeError("these snowflake ids are closed")
+
+    def wait_for_block(self):
+        before = self.fetches
+        self.fetch_next()
+        fetch = self.fetching
+        if not self.changed.wait_for(lambda: self.fetches != before or self.closed, ANSWER_TIMEOUT):
+            self.end(fetch)    # it does not hold up the next one
+            raise RuntimeError("no snowflake ids: the database does not answer")
+        if not self.blocks and self.failure:
+            raise RuntimeError(f"no snowflake ids: the database has reserved none: {self.failure}") from self.failure
 
     def close(self):
         with self.changed:
@@ -112,7 +113,7 @@ class SnowflakeIds:
         except Exception as error:
             failure = error
         with changed:
-            self.blocks += [[first, last, begin] for first, last in rows]
+            self.blocks += [[iter(range(first, last + 1)), begin] for first, last in rows]
             self.left += sum(last - first + 1 for first, last in rows)
             self.failure = failure
             self.end(fetch)

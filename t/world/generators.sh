@@ -86,7 +86,7 @@ for language in "$@"; do
 		java) check_hibernate ;;
 		python)
 			check_mutant "goes on after its lease" 's/if tick >= min(/if False and tick >= min(/'
-			check_mutant "uses old blocks" 's/>= self.max_age/>= 1000/'
+			check_mutant "uses old blocks" 's/< self.max_age/< 1000/'
 			;;
 	esac
 done
