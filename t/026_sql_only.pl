@@ -481,7 +481,11 @@ $id = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
 set_clock($node, -1800);
 is( $node->safe_psql('clocks', "SELECT snowflake_nextval() > $id, $ahead + interval '20 min'"),
 	't|t', 'after a step back of half an hour, ids continue ahead of the clock');
+new_database($node, 'hopeless', "'snowflake', 1, max_wait => '1 hour'");
+$node->safe_psql('hopeless', 'SELECT snowflake_nextval()');
 set_clock($node, -7200);
+($code) = sqlstate_of($node, "SET statement_timeout = '30s'; SELECT snowflake_nextval()", database => 'hopeless');
+is($code, 'SF001', 'a call does not begin to wait for longer than it may');
 ($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()', database => 'clocks');
 is($code, 'SF001', 'after a step back of two hours, the call fails');
 like(
