@@ -3,6 +3,19 @@
  * generator.c
  *	  Makes a session's ids.
  *
+ * The words of these files:
+ *
+ *		tick		unit of the time in ids, a millisecond by default
+ *		lane		share of the ids of each tick				lane.c
+ *		word		tick and sequence of a lane's last id		lane.c
+ *		window		lane and tick that a session takes ids from	lane.c
+ *		bound		id on disk that no id has exceeded			mark.c
+ *		mark		sequence that holds the bound, as dumps do	mark.c
+ *		guard		row that holds it, too, out of reach of SQL	mark.c
+ *		limit		first tick that has no ids yet				limit.c
+ *		floor		tick below which no window opens			limit.c
+ *		reservation	how far the limit is moved at a time		limit.c
+ *
  * A call may use the ticks from one instant on and before another:
  *
  *		from	the latest of	the clock or, if that has passed the limit since
