@@ -98,10 +98,7 @@ chmod +x ../web/cgi-bin/reserve
 busybox httpd -f -p 127.0.0.1:19189 -h ../web &
 web=$!
 trap 'kill "$web" || true; stop_throwaway_server' EXIT
-for _ in {1..50}; do
-	! curl --silent --fail "http://127.0.0.1:19189/cgi-bin/reserve?5000" >reserved || break
-	sleep 0.1
-done
+curl --silent --fail --retry 20 --retry-delay 1 --retry-connrefused "http://127.0.0.1:19189/cgi-bin/reserve?5000" >reserved
 total=0
 while IFS='|' read -r first last; do
 	total=$((total + last - first + 1))
