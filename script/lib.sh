@@ -477,6 +477,19 @@ stop_throwaway_server()
 	rm -rf "$throwaway"
 }
 
+# Run postgres_exporter with the queries of doc/monitoring beside the throwaway server, as a
+# role that is a member of pg_monitor only.  Sets $exporter, its PID, for the caller to kill.
+start_exporter()
+{
+	psql --no-psqlrc --quiet --command="CREATE ROLE monitor LOGIN IN ROLE pg_monitor"
+	DATA_SOURCE_NAME="user=monitor host=$throwaway database=postgres sslmode=disable" \
+		prometheus-postgres-exporter --web.listen-address="$1" --disable-default-metrics \
+		--disable-settings-metrics --extend.query-path=source/doc/monitoring/postgres_exporter.yaml \
+		>exporter.log 2>&1 &
+	# shellcheck disable=SC2034
+	exporter=$!
+}
+
 # Run a command or a function of the caller while the event trigger of the guide is there.
 # Uses the caller's query().
 with_event_trigger()

@@ -407,8 +407,8 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 
 /*
  * Read the mark, where this worker's ids can begin, and whether the last ids
- * were of another layout, without waiting.
- * False if the mark does not exist, is locked, or is of the wrong kind.
+ * were of another layout, without waiting.  False if the mark does not exist,
+ * is locked, or is of the wrong kind.
  */
 bool
 LimitPeek(const Layout *layout, const Worker *worker, int64 *value,

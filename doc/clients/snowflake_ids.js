@@ -113,12 +113,11 @@ class SnowflakeLease {
       if (this.closed) throw new Error('this snowflake lease is closed');
       const now = this.microseconds();
       let tick = floorDiv(now - this.epoch, this.tick);
-      if (tick < this.firstTick(this.starts)) tick = this.firstTick(this.starts);
-      if (tick < 0n) tick = 0n;
+      if (tick < this.first) tick = this.first;
       let word = tick << this.sequenceBits;
       if (word <= this.word) word = this.word + 1n;
       tick = word >> this.sequenceBits;
-      if (tick >= this.firstTick(this.ends) || tick >= this.ticks) {
+      if (tick >= this.end) {
         throw new Error('snowflake lease has ended', { cause: this.failure });
       }
       const missing = tick * this.tick + this.epoch - this.maxAhead - now;
@@ -157,8 +156,7 @@ class SnowflakeLease {
       const [{ ends }] = await this.ask(`SELECT ${MICROSECONDS(renewal)} AS ends`,
         [this.workerId, this.instance, this.ends, this.microseconds(), length]);
       if (ends !== '0') {    // not NULL: it is not lost
-        this.ends = BigInt(ends);
-        this.failure = undefined;
+        this.setLease(this.workerId, this.starts, BigInt(ends));
         return;
       }
     }
@@ -166,13 +164,20 @@ class SnowflakeLease {
       FROM snowflake_registry.acquire($1::text, $2::uuid, $3::text, $4::bigint, ${INSTANT('$5')}, $6::interval)`,
     [this.holder, this.instance, this.layout, 1n << (this.bits.worker ?? 0n), this.microseconds(), length]);
     if (!row) throw new Error('registry has no free worker id');
-    if (BigInt(row.worker_id) !== this.workerId) {
+    this.setLease(BigInt(row.worker_id), BigInt(row.starts), BigInt(row.ends));
+  }
+
+  setLease(workerId, starts, ends) {
+    if (workerId !== this.workerId) {
       // in the same tick, ids of another worker may sort below the last one
       this.word |= (1n << this.sequenceBits) - 1n;
     }
-    Object.assign(this, {
-      workerId: BigInt(row.worker_id), starts: BigInt(row.starts), ends: BigInt(row.ends), failure: undefined,
-    });
+    Object.assign(this, { workerId, starts, ends, failure: undefined });
+    // ids are of ticks from the first one on, and before the end
+    this.first = this.tickFrom(starts);
+    if (this.first < 0n) this.first = 0n;
+    this.end = this.tickFrom(ends);
+    if (this.end > this.ticks) this.end = this.ticks;
   }
 
   // Run a statement, and return its rows.
@@ -204,7 +209,7 @@ class SnowflakeLease {
   }
 
   // The first tick that begins at an instant or later.
-  firstTick(instant) {
+  tickFrom(instant) {
     return -floorDiv(this.epoch - instant, this.tick);
   }
 

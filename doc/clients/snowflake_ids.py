@@ -149,9 +149,9 @@ class SnowflakeLease:
                     raise RuntimeError("this snowflake lease is closed")
                 with self.alone:
                     now = self.now()
-                    word = max(self.word + 1, max((now - self.epoch) // self.tick, self.first_tick(self.starts), 0) << self.sequence_bits)
+                    word = max(self.word + 1, max((now - self.epoch) // self.tick, self.first) << self.sequence_bits)
                     tick = word >> self.sequence_bits
-                    if tick >= min(self.first_tick(self.ends), self.ticks):
+                    if tick >= self.end:
                         raise RuntimeError("snowflake lease has ended") from self.failure
                     missing = tick * self.tick + self.epoch - self.max_ahead - now
                     if missing > MAX_WAIT:
@@ -214,6 +214,8 @@ class SnowflakeLease:
                 # in the same tick, ids of another worker may sort below the last one
                 self.word |= (1 << self.sequence_bits) - 1
             self.worker_id, self.starts, self.ends, self.failure = worker_id, starts, ends, None
+            # ids are of ticks from the first one on, and before the end
+            self.first, self.end = max(self.tick_from(starts), 0), min(self.tick_from(ends), self.ticks)
 
     # Run a statement, and commit it.  Returns its row, or None.  Does not wait for long.
     def ask(self, sql, *arguments):
@@ -253,7 +255,7 @@ class SnowflakeLease:
             connection.close()
 
     # The first tick that begins at an instant or later.
-    def first_tick(self, instant):
+    def tick_from(self, instant):
         return -((self.epoch - instant) // self.tick)
 
     def read_layout(self, datacenter_id):

@@ -15,7 +15,6 @@ start_throwaway_server </dev/null
 psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 <<'END' >/dev/null
 CREATE EXTENSION snowflake;
 SELECT count(snowflake_nextval()) FROM generate_series(1, 4711);
-CREATE ROLE monitor LOGIN IN ROLE pg_monitor;
 END
 # an error for the counters
 psql --no-psqlrc --quiet --command="LOAD 'snowflake'" --command="ALTER SYSTEM SET snowflake.worker_id = 4711" --command="SELECT pg_reload_conf()" >/dev/null
@@ -24,11 +23,7 @@ psql --no-psqlrc --quiet --command="LOAD 'snowflake'" --command="ALTER SYSTEM RE
 
 status=0
 listen=127.0.0.1:19187
-DATA_SOURCE_NAME="user=monitor host=$throwaway database=postgres sslmode=disable" \
-	prometheus-postgres-exporter --web.listen-address="$listen" --disable-default-metrics \
-	--disable-settings-metrics --extend.query-path=source/doc/monitoring/postgres_exporter.yaml \
-	>exporter.log 2>&1 &
-exporter=$!
+start_exporter "$listen"
 trap 'kill "$exporter" || true; stop_throwaway_server' EXIT
 for tries in {1..100}; do
 	! curl --silent --fail "http://$listen/metrics" >metrics || break

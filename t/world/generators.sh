@@ -85,7 +85,7 @@ for language in "$@"; do
 	case $language in
 		java) check_hibernate ;;
 		python)
-			check_mutant "goes on after its lease" 's/if tick >= min(/if False and tick >= min(/'
+			check_mutant "goes on after its lease" 's/if tick >= self.end:/if False:/'
 			check_mutant "uses old blocks" 's/< self.max_age/< 1000/'
 			;;
 	esac

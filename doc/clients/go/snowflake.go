@@ -175,6 +175,8 @@ type Lease struct {
 	workerID int64
 	starts   int64 // us since 1970; no lease: both 0
 	ends     int64
+	first    int64 // ids are of ticks from this one on
+	end      int64 // and before this one
 	word     int64 // tick and sequence of the last id
 	failure  error // of the last call of the registry
 }
@@ -210,16 +212,15 @@ func (lease *Lease) NextID() (int64, error) {
 		default:
 		}
 		now := lease.now().UnixMicro()
-		end := -max(-lease.firstTick(lease.ends), -lease.ticks)
-		from := max(max(floorDiv(now-lease.epoch, lease.tick), lease.firstTick(lease.starts)), 0)
+		from := max(floorDiv(now-lease.epoch, lease.tick), lease.first)
 		// beyond the last tick, the word would overflow
-		ended := from >= end || lease.word == math.MaxInt64
+		ended := from >= lease.end || lease.word == math.MaxInt64
 		word := int64(0)
 		if !ended {
 			word = max(lease.word+1, from<<lease.sequenceBits)
 		}
 		tick := word >> lease.sequenceBits
-		if ended || tick >= end {
+		if ended || tick >= lease.end {
 			if lease.failure != nil {
 				return 0, fmt.Errorf("snowflake lease has ended: %w", lease.failure)
 			}
@@ -320,6 +321,8 @@ func (lease *Lease) set(workerID, starts, ends int64) {
 		lease.word |= 1<<lease.sequenceBits - 1
 	}
 	lease.workerID, lease.starts, lease.ends, lease.failure = workerID, starts, ends, nil
+	lease.first = max(lease.tickFrom(starts), 0)
+	lease.end = -max(-lease.tickFrom(ends), -lease.ticks)
 }
 
 // Runs a statement, and returns its row.
@@ -362,7 +365,7 @@ func floorDiv(a, b int64) int64 {
 }
 
 // The first tick that begins at an instant or later.
-func (lease *Lease) firstTick(instant int64) int64 {
+func (lease *Lease) tickFrom(instant int64) int64 {
 	return -floorDiv(lease.epoch-instant, lease.tick)
 }
 

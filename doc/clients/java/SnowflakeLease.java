@@ -20,8 +20,8 @@ import javax.sql.DataSource;
  *
  * <p>A lease is a range of time in the ids. An id is made only if its time is within the lease, and if it is
  * greater than the last one, so that no step of the clock, pause or lost answer makes one twice. Like the
- * server's, ids are at most 5 s ahead of the clock (a third of a shorter lease); nextId() waits for the clock for at most 1 s, and throws
- * an IllegalStateException at once if that is not enough, or if the lease has ended.
+ * server's, ids are at most 5 s ahead of the clock (a third of a shorter lease); nextId() waits for the clock for at
+ * most 1 s, and throws an IllegalStateException at once if that is not enough, or if the lease has ended.
  */
 public final class SnowflakeLease implements AutoCloseable {
     private static final long MAX_WAIT = 1_000_000;    // us
@@ -52,6 +52,7 @@ public final class SnowflakeLease implements AutoCloseable {
     private volatile boolean closed;
     private long workerId;
     private long starts, ends;    // us since 1970; no lease: both 0
+    private long firstTick, endTick;    // ids are of ticks from the first one on, and before the other
     private long word;    // tick and sequence of the last id
     private Throwable failure;    // of the last call of the registry
 
@@ -88,15 +89,12 @@ public final class SnowflakeLease implements AutoCloseable {
         for (;;) {
             if (closed) throw new IllegalStateException("this snowflake lease is closed");
             long now = now();
-            // the first tick that begins in the lease, and the first one that begins after it
-            long first = Math.max(firstTick(starts), 0);
-            long end = Math.min(firstTick(ends), lastTick + 1);
-            long from = Math.max(Math.floorDiv(now - epoch, tick), first);
+            long from = Math.max(Math.floorDiv(now - epoch, tick), firstTick);
             // beyond the last tick, the word would overflow
-            boolean ended = from >= end || word == Long.MAX_VALUE;
+            boolean ended = from >= endTick || word == Long.MAX_VALUE;
             long next = ended ? 0 : Math.max(word + 1, from << sequenceBits);
             long nextTick = next >> sequenceBits;
-            if (ended || nextTick >= end) throw new IllegalStateException("snowflake lease has ended", failure);
+            if (ended || nextTick >= endTick) throw new IllegalStateException("snowflake lease has ended", failure);
             long missing = nextTick * tick + epoch - maxAhead - now;
             if (missing > MAX_WAIT) {
                 throw new IllegalStateException("snowflake ids are too far ahead of the clock, by another " + missing / 1000 + " ms");
@@ -165,6 +163,8 @@ public final class SnowflakeLease implements AutoCloseable {
         workerId = newWorkerId;
         starts = newStarts;
         ends = newEnds;
+        firstTick = Math.max(tickFrom(starts), 0);
+        endTick = Math.min(tickFrom(ends), lastTick + 1);
         failure = null;
     }
 
@@ -204,7 +204,7 @@ public final class SnowflakeLease implements AutoCloseable {
     }
 
     /** The first tick that begins at an instant or later. */
-    private long firstTick(long instant) {
+    private long tickFrom(long instant) {
         return -Math.floorDiv(epoch - instant, tick);
     }
 
