@@ -758,7 +758,7 @@ END
 $$;
 
 -- Write WAL to disk, up to here.  Before PostgreSQL 17, only TRUNCATE of a new table with a
--- free space map, which takes some pages, does so for an ordinary role.
+-- free space map, which takes some pages, does so for an ordinary role, if that is logged.
 CREATE FUNCTION snowflake_sql.flush()
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -772,7 +772,7 @@ DECLARE
 BEGIN
 	IF current_setting('server_version_num')::integer >= 170000 THEN
 		here := pg_logical_emit_message(false, 'snowflake', '', true);
-	ELSE
+	ELSIF current_setting('wal_level') <> 'minimal' THEN
 		-- without a record of our own, the check below could pass by chance
 		here := pg_logical_emit_message(false, 'snowflake', '');
 		BEGIN
@@ -784,7 +784,7 @@ BEGIN
 			NULL;
 		END;
 	END IF;
-	IF pg_current_wal_flush_lsn() < here THEN
+	IF here IS NULL OR pg_current_wal_flush_lsn() < here THEN
 		RAISE object_not_in_prerequisite_state USING MESSAGE = format('WAL was not written to disk, and wal_level is "%s"', current_setting('wal_level'));
 	END IF;
 END
