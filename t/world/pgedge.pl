@@ -97,9 +97,9 @@ CREATE TABLE decoded AS
 my $digest = join ';', map { "SELECT md5(string_agg($_\::text, ' ' ORDER BY id)) FROM $_" } @tables;
 my $digest_view = q{SELECT md5(string_agg(decoded_orders::text, ' ' ORDER BY id)) FROM decoded_orders};
 
-# what the guide has: a query for the columns, and statements that repair sequences
-my ($columns, $repair) = slurp_file('doc/guide.md') =~ /^### pgEdge\n.*?^```\n(.*?)^```\n.*?^```\n(.*?)^```\n/ms
-  or BAIL_OUT('the guide has no such section');
+# what the page has: a query for the columns, and statements that repair sequences
+my ($columns, $repair) = slurp_file('doc/coming-from.md') =~ /^## pgEdge\n.*?^```\n(.*?)^```\n.*?^```\n(.*?)^```\n/ms
+  or BAIL_OUT('the page has no such section');
 
 # The old server has the other extension, in two databases.
 my $old = PostgreSQL::Test::Cluster->new('old');
