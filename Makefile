@@ -8,24 +8,18 @@ OBJS = \
 	snowflake.o \
 	src/adjust.o \
 	src/bound.o \
-	src/call.o \
 	src/clock.o \
 	src/decode.o \
 	src/extension.o \
-	src/flush.o \
 	src/generator.o \
-	src/inspect.o \
-	src/iso.o \
 	src/lane.o \
 	src/layout.o \
 	src/limit.o \
 	src/mark.o \
 	src/mask.o \
-	src/origin.o \
 	src/registry.o \
 	src/settings.o \
 	src/shared.o \
-	src/slot.o \
 	src/stats.o \
 	src/status.o \
 	src/text.o \

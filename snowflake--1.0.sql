@@ -131,25 +131,13 @@ COMMENT ON SEQUENCE snowflake_internal.mark IS
 SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.mark'::pg_catalog.regclass, '');
 GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
--- The system identifier of the server on which the mark was made, as pg_control_system()
--- shows it.  See src/origin.c.
-CREATE SEQUENCE snowflake_internal.system_identifier MINVALUE -9223372036854775808;
-
-COMMENT ON SEQUENCE snowflake_internal.system_identifier IS
-'last_value is the system identifier of the server that the mark comes from';
-
-SELECT pg_catalog.setval('snowflake_internal.system_identifier', system_identifier)
-FROM pg_catalog.pg_control_system();
-
-SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.system_identifier'::pg_catalog.regclass, '');
-GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.system_identifier TO pg_database_owner;
-
 CREATE FUNCTION snowflake_internal.current_guard(
 	OUT bound bigint,
 	OUT exempt bigint,
 	OUT others bigint,
 	OUT layout bigint,
-	OUT older bigint)
+	OUT older bigint,
+	OUT system bigint)
 AS 'MODULE_PATHNAME', 'snowflake_current_guard'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
 
@@ -159,7 +147,7 @@ COMMENT ON FUNCTION snowflake_internal.current_guard() IS
 'the row of snowflake_internal.guard, so that REFRESH keeps it';
 
 CREATE MATERIALIZED VIEW snowflake_internal.guard USING heap AS
-SELECT bound, exempt, others, layout, older
+SELECT bound, exempt, others, layout, older, system
 FROM snowflake_internal.current_guard();
 
 COMMENT ON MATERIALIZED VIEW snowflake_internal.guard IS
@@ -174,6 +162,8 @@ COMMENT ON COLUMN snowflake_internal.guard.layout IS
 'a hash of the layout with which ids are made; 0 if none have been made yet';
 COMMENT ON COLUMN snowflake_internal.guard.older IS
 'no id of another layout is greater than this';
+COMMENT ON COLUMN snowflake_internal.guard.system IS
+'the system identifier of the server that makes the ids, as in pg_control_system(); 0 if none has been made yet';
 
 CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false)
 RETURNS void

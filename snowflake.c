@@ -23,7 +23,7 @@
 #include "utils/builtins.h"
 #include "utils/tuplestore.h"
 
-#include "call.h"
+#include "decode.h"
 #include "extension.h"
 #include "generator.h"
 #include "registry.h"

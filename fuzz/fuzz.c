@@ -36,7 +36,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
-#include "inspect.h"
+#include "decode.h"
 #include "layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_fuzz);
@@ -354,7 +354,7 @@ check_id(const Layout *layout, Datum layout_text, int64 id)
 	expect(LAST_BEFORE, instant, layout_text, first - 1);
 	check_instant_text(instant);
 	for (int line = 0; line < layout->num_fields + 2; line++)
-		InspectLine(layout, id, line);
+		DecodePicture(layout, id, line);
 }
 
 /* Check the ids that bound an instant. */

@@ -441,17 +441,33 @@ time_t_to_timestamptz(pg_time_t time)
 	return time * USECS_PER_SEC;
 }
 
-char *
-IsoFromInstant(TimestampTz instant)
+/* Instants are numbers here: no text of an instant is read or written. */
+int
+timestamp2tm(Timestamp timestamp, int *zone, struct pg_tm *tm, fsec_t *fsec, const char **name, pg_tz * timezone)
 {
-	return psprintf(INT64_FORMAT, instant);
+	return -1;
 }
 
-bool
-IsoParse(const char *text, TimestampTz *instant, char **reason)
+int
+tm2timestamp(struct pg_tm *tm, fsec_t fsec, int *zone, Timestamp * timestamp)
 {
-	*reason = "The simulator gives epochs in milliseconds.";
-	return false;
+	return -1;
+}
+
+/* these are declared differently in each version */
+int			parse_no_text(void) __asm__("ParseDateTime");
+int			decode_no_text(void) __asm__("DecodeDateTime");
+
+int
+parse_no_text(void)
+{
+	return -1;
+}
+
+int
+decode_no_text(void)
+{
+	return -1;
 }
 
 /*
@@ -631,6 +647,19 @@ superuser(void)
 	return true;
 }
 
+/* all servers descend from one */
+uint64
+GetSystemIdentifier(void)
+{
+	return 1;
+}
+
+char *
+get_database_name(Oid database)
+{
+	return psprintf("%u", database);
+}
+
 void
 PreventCommandDuringRecovery(const char *command)
 {
@@ -640,9 +669,4 @@ Datum
 CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
 {
 	return (Datum) 0;
-}
-
-void
-OriginCheck(bool leased)
-{
 }

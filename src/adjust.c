@@ -20,13 +20,12 @@
 #include "utils/timestamp.h"
 
 #include "bound.h"
-#include "call.h"
 #include "clock.h"
+#include "decode.h"
 #include "generator.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
-#include "slot.h"
 
 PG_FUNCTION_INFO_V1(snowflake_current_guard);
 PG_FUNCTION_INFO_V1(snowflake_begin);
@@ -294,7 +293,7 @@ decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
 static int
 errhint_reset(void)
 {
-	return errhint("The argument is your statement that this worker id, which must be the one in force, has never made an id in this database. Give the server such a worker id, restart it, and pass that worker id. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark.");
+	return errhint("The argument is your statement that this worker id, which must be the one in force, has never made an id in this database. Give the server such a worker id, restart it, and pass that worker id. If there is none, do not reset the mark. " HINT_GO_ON);
 }
 
 /*
@@ -334,7 +333,7 @@ AdjustReset(int32 worker_id)
 				 errmsg("snowflake mark cannot be reset in a layout without worker ids"),
 				 errdetail("Only another worker id could keep new ids apart from those that were made ahead of the clock. The layout is \"%s\".",
 						   LayoutToText(layout)),
-				 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark. If the sequence \"snowflake_internal.mark\" was set by hand, set it back by setval().")));
+				 errhint(HINT_GO_ON " If the sequence \"snowflake_internal.mark\" was set by hand, set it back by setval().")));
 	if (worker_id != worker->id)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -377,7 +376,7 @@ AdjustReset(int32 worker_id)
 					 errmsg("snowflake mark cannot be reset below ids of another layout"),
 					 errdetail("Ids up to " INT64_FORMAT " might have the worker id in other bits, so that no worker id keeps new ids apart from them.",
 							   far_bound),
-					 errhint("Wait until the clock has caught up, or raise \"snowflake.max_ahead\", so that ids go on above the mark. If the layout was changed, you can also return to the old one.")));
+					 errhint(HINT_GO_ON " If the layout was changed, you can also return to the old one.")));
 			break;
 		case RESET_BY_WRITER:
 			ereport(ERROR,
@@ -419,13 +418,14 @@ Datum
 snowflake_current_guard(PG_FUNCTION_ARGS)
 {
 	Guard		guard = MarkCurrentGuard();
-	bool		nulls[5] = {false};
-	Datum		values[5];
+	bool		nulls[6] = {false};
+	Datum		values[6];
 
 	values[0] = Int64GetDatum(guard.bound);
 	values[1] = Int64GetDatum(guard.exempt);
 	values[2] = Int64GetDatum(guard.others);
 	values[3] = Int64GetDatum(guard.layout);
 	values[4] = Int64GetDatum(guard.older);
+	values[5] = Int64GetDatum(guard.system);
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }

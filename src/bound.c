@@ -98,14 +98,14 @@ BoundWayOut(const Layout *layout, int64 missing, bool other_layout)
 	const char *way_out;
 
 	if (missing <= USECS_PER_DAY)
-		return "Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made.";
+		return HINT_GO_ON;
 	if (other_layout)
 		way_out = HINT_OTHER_LAYOUT;
 	else if (WorkerMask(layout) == 0)
 		way_out = "If no id that is ahead of the clock is needed, drop the extension, restart the server, and create the extension again.";
 	else
 		way_out = "Give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id.";
-	return psprintf("%s Or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made.", way_out);
+	return psprintf("%s Or " HINT_RAISE_MAX_AHEAD, way_out);
 }
 
 /*

@@ -31,6 +31,11 @@ typedef struct TickRange
 	bool		greedy;			/* must leave room for others */
 } TickRange;
 
+/* What to do, besides a reset of the mark, if ids are ahead of the clock. */
+#define HINT_RAISE_MAX_AHEAD \
+	"raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made."
+#define HINT_GO_ON \
+	"Wait until the clock has caught up, or " HINT_RAISE_MAX_AHEAD
 /* What to do if ids of another layout are greater than those of this one. */
 #define HINT_OTHER_LAYOUT \
 	"If no id of the layout before is needed, drop the extension and create it again. If one is, return to that layout, or choose one whose ids are greater."

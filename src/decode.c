@@ -6,21 +6,27 @@
  * They work on any layout.  The ids that they return do not count as made: the
  * generator may still make the same ones.
  *
+ * The layout of a call and the row that it returns, which other SQL functions
+ * use, too, are kept from one call to the next, because a query calls a function
+ * once per row.
+ *
  * snowflake/src/decode.c
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
+#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "call.h"
-#include "inspect.h"
+#include "decode.h"
 #include "lane.h"
+#include "shared.h"
 
 PG_FUNCTION_INFO_V1(snowflake_decode);
 PG_FUNCTION_INFO_V1(snowflake_compose);
@@ -31,6 +37,101 @@ PG_FUNCTION_INFO_V1(snowflake_inspect);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_capacity);
 
+
+/* What a call site caches. */
+typedef struct CallSite
+{
+	TupleDesc	tupdesc;
+	Layout		layout;			/* parsed from the text, if there is one */
+	text	   *layout_text;
+} CallSite;
+
+static CallSite *
+get_call_site(FunctionCallInfo fcinfo)
+{
+	if (fcinfo->flinfo->fn_extra == NULL)
+		fcinfo->flinfo->fn_extra =
+			MemoryContextAllocZero(fcinfo->flinfo->fn_mcxt, sizeof(CallSite));
+	return (CallSite *) fcinfo->flinfo->fn_extra;
+}
+
+/*
+ * The layout that a function works with.  Each function has two forms: one for
+ * the layout in force, and one whose last argument is the text of any layout.
+ * Both share their code, which tells them apart by the number of arguments.
+ */
+const Layout *
+CallLayout(FunctionCallInfo fcinfo, int arg)
+{
+	CallSite   *site;
+	text	   *layout_text;
+	Size		size;
+
+	if (PG_NARGS() <= arg)
+		return SharedLayoutToRead();
+
+	/* the text is usually a constant: parse it once */
+	site = get_call_site(fcinfo);
+	layout_text = PG_GETARG_TEXT_PP(arg);
+	size = VARSIZE_ANY(layout_text);
+	if (site->layout_text == NULL ||
+		VARSIZE_ANY(site->layout_text) != size ||
+		memcmp(site->layout_text, layout_text, size) != 0)
+	{
+		Layout		layout;
+		char	   *reason;
+		text	   *old_text = site->layout_text;
+
+		if (!LayoutParse(text_to_cstring(layout_text), &layout, &reason))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+					 errmsg("invalid snowflake layout: \"%s\"",
+							text_to_cstring(layout_text)),
+					 errdetail("%s", reason)));
+		site->layout_text = MemoryContextAlloc(fcinfo->flinfo->fn_mcxt, size);
+		memcpy(site->layout_text, layout_text, size);
+		site->layout = layout;
+		if (old_text != NULL)
+			pfree(old_text);
+	}
+	return &site->layout;
+}
+
+/* The row of "number" columns that a function returns. */
+Datum
+CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
+{
+	CallSite   *site = get_call_site(fcinfo);
+
+	if (site->tupdesc == NULL)
+	{
+		MemoryContext oldcontext = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		TupleDesc	tupdesc;
+
+		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
+			elog(ERROR, "return type must be a row type");
+		CallCheckColumns(tupdesc, number);
+		site->tupdesc = BlessTupleDesc(CreateTupleDescCopy(tupdesc));
+		MemoryContextSwitchTo(oldcontext);
+	}
+	return HeapTupleGetDatum(heap_form_tuple(site->tupdesc, values, nulls));
+}
+
+/*
+ * Check how many columns a function was declared with: the extension may be
+ * newer than the library, until the server is restarted.
+ */
+void
+CallCheckColumns(TupleDesc tupdesc, int number)
+{
+	if (tupdesc->natts != number)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("snowflake library and extension are of different versions"),
+				 errdetail("The function was declared with %d columns, but the library has %d.",
+						   tupdesc->natts, number),
+				 errhint("Restart the server, or run ALTER EXTENSION snowflake UPDATE.")));
+}
 
 /* One field of an id as SQL sees it; NULL if the layout has no such field. */
 static Datum
@@ -186,7 +287,77 @@ snowflake_first_from(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);
 }
 
-/* inspect(id bigint [, layout text]): a picture, line by line */
+/* The bits of all fields, separated by blanks. */
+static void
+append_bits(StringInfo text, const Layout *layout, int64 id)
+{
+	for (int i = 0; i < layout->num_fields; i++)
+	{
+		LayoutField field = layout->order[i];
+		int64		value = LayoutGet(layout, field, id);
+
+		if (i > 0)
+			appendStringInfoChar(text, ' ');
+		for (int bit = layout->bits[field] - 1; bit >= 0; bit--)
+			appendStringInfoChar(text, (value >> bit) & 1 ? '1' : '0');
+	}
+}
+
+static void
+append_field(StringInfo text, const Layout *layout, LayoutField field, int64 id)
+{
+	int64		value = LayoutGet(layout, field, id);
+
+	appendStringInfo(text, "%s " INT64_FORMAT, layout_field_names[field], value);
+	if (field == FIELD_TIME)
+		appendStringInfo(text, ", which is %s",
+						 LayoutInstantToText(LayoutTickToTime(layout, value)));
+}
+
+/*
+ * One of num_fields + 2 lines of a picture: the bits, a bar below the first bit
+ * of each field, and the fields from the last to the first, each in the place
+ * of its bar.
+ */
+char *
+DecodePicture(const Layout *layout, int64 id, int line)
+{
+	int			num_marks = layout->num_fields + 1 - line;
+	StringInfoData text;
+
+	initStringInfo(&text);
+	if (line == 0)
+	{
+		append_bits(&text, layout, id);
+		return text.data;
+	}
+	for (int i = 0; i < num_marks; i++)
+	{
+		appendStringInfoChar(&text, '|');
+		if (i < layout->num_fields - 1)
+			appendStringInfoSpaces(&text, layout->bits[layout->order[i]]);
+	}
+	if (line > 1)
+		append_field(&text, layout, layout->order[num_marks], id);
+	return text.data;
+}
+
+/*
+ * inspect(id bigint [, layout text]): a picture, line by line, for a terminal of
+ * 80 columns
+ *
+ * The first line shows the bits, grouped by field.  Below it, each field has a
+ * line with its name and value.  The least significant field comes first, so
+ * that bars can connect the others to their bits:
+ *
+ *		00000110100001001101011101011110111110110 00000 01 110 011101110101
+ *		|                                         |     |  |   |
+ *		|                                         |     |  |   sequence 1909
+ *		|                                         |     |  lane 6
+ *		|                                         |     timeline 1
+ *		|                                         worker 0
+ *		time 27995257782, which is 2026-11-21T00:47:37.782Z
+ */
 Datum
 snowflake_inspect(PG_FUNCTION_ARGS)
 {
@@ -199,7 +370,7 @@ snowflake_inspect(PG_FUNCTION_ARGS)
 	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
 	for (int i = 0; i < layout->num_fields + 2; i++)
 	{
-		Datum		line = CStringGetTextDatum(InspectLine(layout, id, i));
+		Datum		line = CStringGetTextDatum(DecodePicture(layout, id, i));
 
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &line, &isnull);
 	}

@@ -64,7 +64,6 @@
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
-#include "slot.h"
 #include "worker.h"
 
 /* The session's copy of the layout in force, the settings and its worker. */

@@ -67,10 +67,6 @@ extern bool LayoutParse(const char *text, Layout *layout, char **reason);
 extern char *LayoutToText(const Layout *layout);
 extern char *LayoutInstantToText(TimestampTz instant);
 
-/* in iso.c */
-extern bool IsoParse(const char *text, TimestampTz *instant, char **reason);
-extern char *IsoFromInstant(TimestampTz instant);
-
 extern bool LayoutTimeToTick(const Layout *layout, TimestampTz time,
 							 int64 *tick);
 extern void LayoutCheckValue(const Layout *layout, LayoutField field,

@@ -1,11 +1,16 @@
 /*-------------------------------------------------------------------------
  *
  * limit.c
- *	  Limit and floor of a database's ids.
+ *	  Limit and floor of a database's ids, and its slot in shared memory.
+ *
+ * Each database that makes ids has a slot.  A session that has entered its
+ * database's slot stays there to its end.  As the pages of the mark hold
+ * everything that matters, a slot without sessions can go to another database.
+ * But the bound in a copied database may equal ours, so a database that was
+ * created again must not inherit a slot.
  *
  * The limit of a database is the first tick in which no id may be made yet, and
- * its floor is where ids were when the limit was moved.  They are in the slot
- * of the database in shared memory, see slot.c:
+ * its floor is where ids were when the limit was moved.
  *
  *		Invariant 4.  No id is in a tick at the limit or later.  The mark
  *		covers all ids before the limit, and was flushed before the limit was
@@ -46,20 +51,152 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
 #include "miscadmin.h"
+#include "storage/ipc.h"
+#include "utils/syscache.h"
 
 #include "clock.h"
 #include "lane.h"
 #include "limit.h"
-#include "origin.h"
 #include "settings.h"
-#include "slot.h"
 
 /* How far the limit is moved, in us of id time, unless a tick is longer. */
 #define RESERVATION		(2 * USECS_PER_SEC)
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
 
+/* the slot of our database, from SlotEnter() on */
+DatabaseSlot *my_slot = NULL;
+
+
+static void
+clear(DatabaseSlot *slot)
+{
+	pg_atomic_write_u64(&slot->limit, 0);
+	pg_atomic_write_u64(&slot->floor, 0);
+	slot->closed_below = 0;
+	slot->written = 0;
+}
+
+/*
+ * Forget what is known of our database, as after a start, because it does not
+ * describe the present pages.  The caller has opened the mark, so that nobody
+ * is about to raise the limit, and locked the pages.  Below a limit of 0 no
+ * window can be open, so that there are none to close.
+ */
+void
+SlotForget(void)
+{
+	if (pg_atomic_read_u64(&my_slot->limit) != 0)
+	{
+		LaneBeginChange();
+		clear(my_slot);
+		LaneEndChange();
+	}
+	else
+		clear(my_slot);
+	my_slot->can_recur = true;
+}
+
+static void
+leave_slot(int code, Datum arg)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	my_slot->sessions--;
+	LWLockRelease(&shared->lock);
+	my_slot = NULL;
+}
+
+/*
+ * The transaction that wrote our database's row in pg_database.  Another
+ * database with the same OID has another row.
+ */
+static TransactionId
+database_row(void)
+{
+	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
+	TransactionId row;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
+	row = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	ReleaseSysCache(tuple);
+	return row;
+}
+
+/*
+ * Find the slot of our database, or take one: a free one, or else, of those
+ * without sessions, the one with the lowest limit.  When the database that had
+ * it makes ids again, they begin above its mark, as after a start.  As no free
+ * slot is left, it enters one that was used before.  Such a slot can recur, see
+ * LimitCheckFound(): the owner of many databases can take them in turn.
+ *
+ * If our slot has sessions, its database has not been dropped, so that the row
+ * need not be compared.  If it has none, another row means that the database
+ * may be another one with our OID, and the slot is cleared.  ALTER DATABASE
+ * writes a new row as well; ids then begin above the mark, too.
+ */
+void
+SlotEnter(void)
+{
+	TransactionId row;
+	FullTransactionId next_xid;
+	DatabaseSlot *found = NULL;
+	DatabaseSlot *unused = NULL;
+
+	if (my_slot != NULL)
+		return;
+	row = database_row();
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	next_xid = ReadNextFullTransactionId();
+	if (!FullTransactionIdIsValid(shared->first_xid))
+		shared->first_xid = next_xid;
+	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
+	{
+		DatabaseSlot *candidate = &shared->slots[i];
+
+		/* free slots come after those that were used */
+		if (candidate->database == MyDatabaseId ||
+			!OidIsValid(candidate->database))
+			found = candidate;
+		else if (candidate->sessions == 0 &&
+				 (unused == NULL ||
+				  pg_atomic_read_u64(&candidate->limit) < pg_atomic_read_u64(&unused->limit)))
+			unused = candidate;
+	}
+	if (found == NULL)
+		found = unused;
+	if (found != NULL &&
+		(found->database != MyDatabaseId ||
+		 (found->sessions == 0 && found->row != row)))
+	{
+		/* the row may be older than a comparison of two xids allows */
+		found->can_recur = OidIsValid(found->database) ||
+			XidFromFullTransactionId(next_xid) - row <=
+			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
+		found->database = MyDatabaseId;
+		found->row = row;
+		clear(found);
+	}
+	if (found != NULL)
+		found->sessions++;
+	LWLockRelease(&shared->lock);
+
+	if (found == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many databases make snowflake ids"),
+				 errdetail("There is room for %d at the same time.",
+						   MAX_DATABASES),
+				 errhint("Try again when sessions in other databases have ended.")));
+	my_slot = found;
+	before_shmem_exit(leave_slot, (Datum) 0);
+}
 
 /*
  * The bound to write for a limit at this tick: one below the worker's smallest
@@ -272,6 +409,36 @@ next_reservation(const Layout *layout)
 	return Max(reservation, least);
 }
 
+/*
+ * The system identifier of the server that the mark comes from, if it is another
+ * one; else 0.  No id depends on it.
+ */
+static uint64
+other_system(const Guard *guard)
+{
+	uint64		system = (uint64) guard->system;
+
+	return system == GetSystemIdentifier() ? 0 : system;
+}
+
+/*
+ * Two servers have the same worker id in their configuration if one is a copy
+ * of the other, by pg_upgrade or pg_createsubscriber, for example.  So somebody
+ * has to check it, unless it is leased.
+ */
+static void
+report_other_system(uint64 system, bool leased)
+{
+	pg_atomic_write_u64(&shared->other_system, system);
+	if (!leased)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("snowflake mark of database \"%s\" comes from another server",
+						get_database_name(MyDatabaseId)),
+				 errdetail("The system identifier of the mark is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": the server was copied or upgraded.",
+						   system, GetSystemIdentifier()),
+				 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
+}
+
 /* What there is to say about a move, once nothing is locked. */
 typedef struct MoveReport
 {
@@ -280,7 +447,7 @@ typedef struct MoveReport
 	bool		interrupted;	/* see MarkFlush() */
 	bool		damaged;
 	bool		was_lowered;	/* SQL had set the mark below the guard */
-	bool		is_foreign;		/* this server had not written the mark */
+	uint64		other_system;	/* the server that the mark comes from, or 0 */
 } MoveReport;
 
 /*
@@ -313,7 +480,8 @@ move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 		return LIMIT_IS_FAR;
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
-	report->is_foreign = my_slot->written == 0 || mark->value != my_slot->written;
+	report->other_system = other_system(&mark->guard);
+	mark->guard.system = (int64) GetSystemIdentifier();
 	/* a clock that jumps after the look must not take the mark along */
 	now_tick = Min(now_tick, lease_end);
 	tick = Max(Max(tick, now_tick), found->tick);
@@ -395,8 +563,8 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
 				 errdetail("It has been corrected.")));
-	if (report.is_foreign)
-		OriginCheck(worker->leased);
+	if (report.other_system != 0)
+		report_other_system(report.other_system, worker->leased);
 	if (report.interrupted)
 	{
 		(void) MarkNoticeReload();
@@ -406,20 +574,28 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 }
 
 /*
- * Read the mark, where this worker's ids can begin, and whether the last ids
- * were of another layout, without waiting.  False if the mark does not exist,
- * is locked, or is of the wrong kind.
+ * Look at the mark without waiting; "layout" may be NULL.  False if the mark
+ * does not exist, is locked, or is of the wrong kind.  After a move, the server
+ * that any mark came from is shown until the next start.
  */
 bool
-LimitPeek(const Layout *layout, const Worker *worker, int64 *value,
-		  uint64 *start, bool *other_layout)
+LimitPeek(const Layout *layout, const Worker *worker, MarkSight *sight)
 {
 	Mark		mark;
+	bool		is_there = MarkRead(&mark, MARK_PEEK);
 
-	if (!MarkRead(&mark, MARK_PEEK))
-		return false;
-	*value = Max(mark.value, mark.guard.bound);
-	*start = layout == NULL ? 0 : LimitStartAfterReset(layout, worker, &mark.guard);
-	*other_layout = layout != NULL && LimitIsOfOtherLayout(layout, &mark.guard);
-	return true;
+	memset(sight, 0, sizeof(MarkSight));
+	if (is_there)
+	{
+		sight->value = Max(mark.value, mark.guard.bound);
+		sight->other_system = other_system(&mark.guard);
+	}
+	if (is_there && layout != NULL)
+	{
+		sight->start = LimitStartAfterReset(layout, worker, &mark.guard);
+		sight->other_layout = LimitIsOfOtherLayout(layout, &mark.guard);
+	}
+	if (sight->other_system == 0)
+		sight->other_system = pg_atomic_read_u64(&shared->other_system);
+	return is_there;
 }

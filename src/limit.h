@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * limit.h
- *	  Limit and floor of a database's ids.
+ *	  Limit and floor of a database's ids, and its slot in shared memory.
  *
  * snowflake/src/limit.h
  *
@@ -11,6 +11,7 @@
 #define SNOWFLAKE_LIMIT_H
 
 #include "mark.h"
+#include "shared.h"
 #include "worker.h"
 
 typedef enum LimitResult
@@ -30,10 +31,24 @@ typedef struct FoundMark
 	bool		other_layout;	/* it was made in another layout */
 } FoundMark;
 
+/* What a look at the mark shows. */
+typedef struct MarkSight
+{
+	int64		value;			/* the greater one of mark and guard */
+	uint64		start;			/* first tick that the worker may use */
+	bool		other_layout;	/* the last ids were made in another layout */
+	uint64		other_system;	/* the server that it comes from, if not ours */
+} MarkSight;
+
+extern DatabaseSlot *my_slot;
+
+extern void SlotEnter(void);
+extern void SlotForget(void);
+
 extern bool LimitReadStart(const Layout *layout, const Worker *worker,
 						   uint64 *start);
-extern bool LimitPeek(const Layout *layout, const Worker *worker, int64 *mark,
-					  uint64 *start, bool *other_layout);
+extern bool LimitPeek(const Layout *layout, const Worker *worker,
+					  MarkSight *sight);
 extern void LimitGet(uint64 *limit, uint64 *floor);
 extern bool LimitIsNear(uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,

@@ -35,7 +35,7 @@
  * them at once, so a canceled wait never ends with one of them.  While it holds
  * the lock of the mark, it looks at no catalog, and so waits for no other lock.
  * Content locks guard what the pages hold.  They are taken on the sequence first,
- * and released before the WAL is flushed, see flush.c.
+ * and released before the WAL is flushed.
  *
  * PostgreSQL sends an error to the client before it releases locks, and keeps
  * them as long as the client does not read:
@@ -57,25 +57,34 @@
  */
 #include "postgres.h"
 
-#include "access/generic_xlog.h"
 #include "access/genam.h"
+#include "access/generic_xlog.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "commands/sequence.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
+#include "storage/lwlock.h"
+#include "storage/procsignal.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/wait_event.h"
 
 #include "compat.h"
 #include "extension.h"
@@ -360,8 +369,8 @@ MarkClose(Mark *mark)
 }
 
 /* The data of the first row of a page, of at least "size" bytes; or NULL. */
-char *
-MarkFirstRow(Buffer buffer, Size size)
+static char *
+first_row(Buffer buffer, Size size)
 {
 	Page		page = BufferGetPage(buffer);
 
@@ -388,14 +397,14 @@ static Form_pg_sequence_data
 sequence_row(const Mark *mark)
 {
 	return (Form_pg_sequence_data)
-		MarkFirstRow(mark->sequence_buffer,
-					 offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
+		first_row(mark->sequence_buffer,
+				  offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
 }
 
 static char *
 view_row(const Mark *mark)
 {
-	return MarkFirstRow(mark->view_buffer, sizeof(Guard));
+	return first_row(mark->view_buffer, sizeof(Guard));
 }
 
 /* A session that makes one id need not build relcache entries. */
@@ -461,8 +470,8 @@ MarkRead(Mark *mark, MarkMode mode)
 }
 
 /* The row in the copy of its page that will be written. */
-char *
-MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row)
+static char *
+copy_of_row(GenericXLogState *state, Buffer buffer, const void *row)
 {
 	ptrdiff_t	offset = (const char *) row - (const char *) BufferGetPage(buffer);
 
@@ -480,15 +489,81 @@ MarkWritePages(Mark *mark)
 	Form_pg_sequence_data data;
 	XLogRecPtr	lsn;
 
-	data = (Form_pg_sequence_data) MarkCopyOfRow(mark->xlog, mark->sequence_buffer, sequence_row(mark));
+	data = (Form_pg_sequence_data) copy_of_row(mark->xlog, mark->sequence_buffer, sequence_row(mark));
 	data->last_value = mark->guard.bound;
 	data->log_cnt = 0;
 	data->is_called = true;
-	memcpy(MarkCopyOfRow(mark->xlog, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
+	memcpy(copy_of_row(mark->xlog, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
 	lsn = GenericXLogFinish(mark->xlog);
 	mark->xlog = NULL;
 	MarkUnlockPages(mark);
 	return lsn;
+}
+
+/* Whether synchronous standbys have yet to flush the WAL up to a position. */
+static bool
+standbys_are_behind(XLogRecPtr lsn)
+{
+	bool		behind;
+
+	/*
+	 * Test the setting, not the flag that the checkpointer derives from it in
+	 * shared memory: minor releases have changed what that flag means.
+	 */
+	if (max_wal_senders == 0 ||
+		SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+		return false;
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	behind = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] < lsn;
+	LWLockRelease(SyncRepLock);
+	return behind;
+}
+
+/*
+ * Flush the WAL up to a position, and wait until synchronous standbys have
+ * flushed it, too.  Not in SyncRepWaitForLSN(), as commits do: it obeys the
+ * session's synchronous_commit, and hides that the wait was canceled.  False if
+ * something else has to be done first: throw the error of a cancel, or
+ * MarkNoticeReload().  The caller must close the mark before that.
+ */
+bool
+MarkFlush(XLogRecPtr lsn)
+{
+	if (XLogRecPtrIsInvalid(lsn))
+		return true;
+	XLogFlush(lsn);
+
+	while (standbys_are_behind(lsn))
+	{
+		if (QueryCancelPending || ProcDiePending || TransactionTimeoutPending ||
+			(ConfigReloadPending && !IsInParallelMode()))
+			return false;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 10, WAIT_EVENT_SYNC_REP);
+		ResetLatch(MyLatch);
+		/* others wait for this, and interrupts may be held off */
+		if (ProcSignalBarrierPending)
+			ProcessProcSignalBarrier();
+	}
+	return true;
+}
+
+/*
+ * Read the configuration, if it has changed, and return whether.  Otherwise a
+ * statement would wait forever after synchronous_standby_names was emptied.
+ * Sessions do this between statements, but what a statement relies on, it
+ * copies, because functions can change settings by SET.  The exception is a
+ * parallel query, whose workers must agree; its wait has to be canceled.
+ */
+bool
+MarkNoticeReload(void)
+{
+	if (!ConfigReloadPending || IsInParallelMode())
+		return false;
+	ConfigReloadPending = false;
+	ProcessConfigFile(PGC_SIGHUP);
+	return true;
 }
 
 /*

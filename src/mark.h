@@ -18,7 +18,7 @@
 
 #include "compat.h"
 
-/* The row of the guard, as it is on disk: five columns of type bigint. */
+/* The row of the guard, as it is on disk: six columns of type bigint. */
 typedef struct Guard
 {
 	int64		bound;			/* all ids are at most this, or "others" */
@@ -26,6 +26,7 @@ typedef struct Guard
 	int64		others;			/* other workers begin above; 0: no reset */
 	int64		layout;			/* hash of the layout of that; 0: not known */
 	int64		older;			/* ids of other layouts are at most this */
+	int64		system;			/* identifier of the server; 0: not known */
 } Guard;
 
 typedef enum MarkMode
@@ -72,12 +73,8 @@ extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
 extern bool MarkRead(Mark *mark, MarkMode mode);
 extern Guard MarkCurrentGuard(void);
-extern char *MarkFirstRow(Buffer buffer, Size size);
-extern char *MarkCopyOfRow(GenericXLogState *state, Buffer buffer, const void *row);
 pg_noreturn extern void MarkThrowLocked(void);
 pg_noreturn extern void MarkThrowDamaged(void);
-
-/* in flush.c */
 extern bool MarkFlush(XLogRecPtr lsn);
 extern bool MarkNoticeReload(void);
 

@@ -248,6 +248,42 @@ define_lease_settings(void)
 								   NULL, NULL, NULL);
 }
 
+/* The settings that are numbers, up to INT_MAX. */
+static const struct
+{
+	const char *name;
+	const char *purpose;
+	const char *details;
+	int		   *value;
+	int			boot_value;
+	int			least;
+	GucContext	context;
+	int			unit;
+	GucIntAssignHook assign;
+}			number_settings[] =
+{
+	{"snowflake.worker_id",
+		"Sets the number that tells this server's ids from those of other servers.",
+		"It must fit the \"worker\" field of snowflake.layout, and must differ between servers, except between a primary and its standbys.",
+	&setting_worker_id, 0, 0, PGC_SIGHUP, 0, assign_worker_id},
+	{"snowflake.datacenter_id",
+		"Sets the number of the datacenter in this server's ids.",
+		"It must fit the \"datacenter\" field of snowflake.layout.",
+	&setting_datacenter_id, 0, 0, PGC_SIGHUP, 0, assign_datacenter_id},
+	{"snowflake.max_ahead",
+		"Sets how far ids can be ahead of the clock.",
+		"Ids are ahead of the clock after it was set back, or while they are needed faster than the layout provides them. Sessions that take many ids get half of this. -1 means no bound.",
+	&setting_max_ahead, 5000, -1, PGC_SIGHUP, GUC_UNIT_MS, assign_number},
+	{"snowflake.max_jump",
+		"Sets how far the clock can jump ahead before it is refused.",
+		"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
+	&setting_max_jump, 365 * 86400, -1, PGC_SIGHUP, GUC_UNIT_S, assign_number},
+	{"snowflake.max_wait",
+		"Sets how long a call waits for the clock, a lease or the mark before it fails.",
+		"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
+	&setting_max_wait, 1000, 0, PGC_USERSET, GUC_UNIT_MS, NULL},
+};
+
 void
 SettingsDefine(void)
 {
@@ -256,25 +292,16 @@ SettingsDefine(void)
 	for (int i = 0; i < lengthof(found_settings); i++)
 		remember_found(&found_settings[i]);
 
-	DefineCustomIntVariable("snowflake.worker_id",
-							"Sets the number that tells this server's ids from those of other servers.",
-							"It must fit the \"worker\" field of snowflake.layout, and must differ between servers, except between a primary and its standbys.",
-							&setting_worker_id,
-							0,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							GUC_ALLOW_IN_PARALLEL,
-							NULL, assign_worker_id, NULL);
-
-	DefineCustomIntVariable("snowflake.datacenter_id",
-							"Sets the number of the datacenter in this server's ids.",
-							"It must fit the \"datacenter\" field of snowflake.layout.",
-							&setting_datacenter_id,
-							0,
-							0, INT_MAX,
-							PGC_SIGHUP,
-							GUC_ALLOW_IN_PARALLEL,
-							NULL, assign_datacenter_id, NULL);
+	for (int i = 0; i < lengthof(number_settings); i++)
+		DefineCustomIntVariable(number_settings[i].name,
+								number_settings[i].purpose,
+								number_settings[i].details,
+								number_settings[i].value,
+								number_settings[i].boot_value,
+								number_settings[i].least, INT_MAX,
+								number_settings[i].context,
+								number_settings[i].unit | GUC_ALLOW_IN_PARALLEL,
+								NULL, number_settings[i].assign, NULL);
 
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
@@ -294,36 +321,6 @@ SettingsDefine(void)
 							 PGC_SIGHUP,
 							 GUC_ALLOW_IN_PARALLEL,
 							 NULL, assign_number, NULL);
-
-	DefineCustomIntVariable("snowflake.max_ahead",
-							"Sets how far ids can be ahead of the clock.",
-							"Ids are ahead of the clock after it was set back, or while they are needed faster than the layout provides them. Sessions that take many ids get half of this. -1 means no bound.",
-							&setting_max_ahead,
-							5000,
-							-1, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
-							NULL, assign_number, NULL);
-
-	DefineCustomIntVariable("snowflake.max_jump",
-							"Sets how far the clock can jump ahead before it is refused.",
-							"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
-							&setting_max_jump,
-							365 * 86400,
-							-1, INT_MAX,
-							PGC_SIGHUP,
-							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL,
-							NULL, assign_number, NULL);
-
-	DefineCustomIntVariable("snowflake.max_wait",
-							"Sets how long a call waits for the clock, a lease or the mark before it fails.",
-							"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
-							&setting_max_wait,
-							1000,
-							0, INT_MAX,
-							PGC_USERSET,
-							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
-							NULL, NULL, NULL);
 
 	DefineCustomStringVariable("snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",

@@ -74,7 +74,7 @@ initialize(SHMEM_INIT_ARGS)
 	state->lease.worker_id = -1;
 	pg_atomic_init_u64(&state->lease.end, 0);
 	StatsInit(&state->stats);
-	pg_atomic_init_u64(&state->other_origin, 0);
+	pg_atomic_init_u64(&state->other_system, 0);
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->version, 0);
 	for (int i = 0; i < MAX_DATABASES; i++)

@@ -38,7 +38,7 @@ typedef union Lane
 } Lane;
 
 /*
- * See slot.c.  The lock in SharedState guards database, row and sessions; the
+ * See limit.c.  The lock in SharedState guards database, row and sessions; the
  * note in limit.c says what guards the rest.
  */
 typedef struct DatabaseSlot
@@ -122,8 +122,8 @@ typedef struct SharedState
 	WorkerLease lease;
 	StatsShared stats;
 
-	/* the system identifier of another server, see origin.c; 0: none */
-	pg_atomic_uint64 other_origin;
+	/* another server that a mark came from, see limit.c; 0: none */
+	pg_atomic_uint64 other_system;
 
 	/* sessions wait here for a limit to be moved */
 	ConditionVariable limit_moved;

@@ -19,12 +19,11 @@
 #include "utils/timestamp.h"
 
 #include "bound.h"
-#include "call.h"
 #include "clock.h"
+#include "decode.h"
 #include "extension.h"
 #include "lane.h"
 #include "limit.h"
-#include "origin.h"
 #include "settings.h"
 #include "stats.h"
 #include "worker.h"
@@ -44,10 +43,9 @@ typedef struct Status
 	TimestampTz lease_ends;
 	TimestampTz last_id_at;		/* of all databases, since the start */
 	bool		has_mark;
-	int64		mark;
+	MarkSight	mark;
 	TimestampTz mark_at;
 	TimestampTz worker_starts;	/* after a reset by another one */
-	bool		other_layout;	/* the last ids were made in another one */
 } Status;
 
 /* What would happen to a call for an id. */
@@ -109,7 +107,7 @@ static const struct
 static uint64
 mark_tick(const Status *status)
 {
-	return (uint64) status->mark >> status->layout->shift[FIELD_TIME];
+	return (uint64) status->mark.value >> status->layout->shift[FIELD_TIME];
 }
 
 static void
@@ -117,7 +115,6 @@ get_status(Status *status)
 {
 	const Layout *layout = SharedLayoutIfFixed();
 	uint64		last_tick;
-	uint64		start;
 
 	memset(status, 0, sizeof(Status));
 	status->lease_starts = status->lease_ends = status->last_id_at = DT_NOBEGIN;
@@ -126,8 +123,7 @@ get_status(Status *status)
 		layout = &setting_layout;
 	status->layout = layout;
 	WorkerGet(&status->worker);
-	status->has_mark = LimitPeek(layout, &status->worker, &status->mark, &start,
-								 &status->other_layout);
+	status->has_mark = LimitPeek(layout, &status->worker, &status->mark);
 	if (layout == NULL)
 		return;
 
@@ -142,7 +138,7 @@ get_status(Status *status)
 	if (status->has_mark)
 	{
 		status->mark_at = LayoutTickInstant(layout, mark_tick(status));
-		status->worker_starts = LayoutTickInstant(layout, start);
+		status->worker_starts = LayoutTickInstant(layout, status->mark.start);
 	}
 }
 
@@ -225,33 +221,33 @@ worker_id_hint(void)
 
 /* What to check although ids can be made, or NULL. */
 static const char *
-ready_hint(const Worker *worker, uint64 other_origin)
+ready_hint(const Status *status)
 {
 	const char *hint = worker_id_hint();
 
-	if (hint == NULL && other_origin != 0 && !worker->leased)
+	if (hint == NULL && status->mark.other_system != 0 && !status->worker.leased)
 		hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
 	return hint;
 }
 
 /* The hint that comes with a state, or NULL. */
 static const char *
-get_hint(const Status *status, State state, uint64 other_origin)
+get_hint(const Status *status, State state)
 {
 	TimestampTz ids_at = Max(status->mark_at, status->last_id_at);
 
 	switch (state)
 	{
 		case STATE_READY:
-			return ready_hint(&status->worker, other_origin);
+			return ready_hint(status);
 		case STATE_NO_LEASE:
 			return WorkerLeaseWords()->hint;
 		case STATE_TOO_FAR_AHEAD:
 			return BoundWayOut(status->layout,
 							   ids_at - GetCurrentTimestamp() - setting_max_ahead * INT64CONST(1000),
-							   status->other_layout);
+							   status->mark.other_layout);
 		case STATE_EXHAUSTED:
-			return status->other_layout ? HINT_OTHER_LAYOUT : state_words[state].hint;
+			return status->mark.other_layout ? HINT_OTHER_LAYOUT : state_words[state].hint;
 		default:
 			return state_words[state].hint;
 	}
@@ -265,7 +261,6 @@ snowflake_status(PG_FUNCTION_ARGS)
 	const Layout *layout;
 	int			lanes_in_use;
 	int			sessions;
-	uint64		other_origin;
 	State		state;
 	const char *hint;
 	Datum		values[20] = {0};
@@ -275,11 +270,10 @@ snowflake_status(PG_FUNCTION_ARGS)
 	get_status(&status);
 	layout = status.layout;
 	LaneGetUse(&lanes_in_use, &sessions);
-	other_origin = OriginPeek();
 
 	state = get_state(&status);
 	values[i++] = CStringGetTextDatum(state_words[state].name);
-	hint = get_hint(&status, state, other_origin);
+	hint = get_hint(&status, state);
 	nulls[i] = hint == NULL;
 	values[i++] = CStringGetTextDatum(hint != NULL ? hint : "");
 	nulls[i] = status.worker.id < 0;
@@ -299,12 +293,12 @@ snowflake_status(PG_FUNCTION_ARGS)
 	values[i] = ahead_datum(status.last_id_at, &nulls[i]);
 	i++;
 	nulls[i] = !status.has_mark;
-	values[i++] = Int64GetDatum(status.mark);
+	values[i++] = Int64GetDatum(status.mark.value);
 	/* a mark of 0 has no time: no ids have been made yet */
-	values[i] = ahead_datum(status.mark == 0 ? DT_NOBEGIN : status.mark_at, &nulls[i]);
+	values[i] = ahead_datum(status.mark.value == 0 ? DT_NOBEGIN : status.mark_at, &nulls[i]);
 	i++;
-	nulls[i] = other_origin == 0;
-	values[i++] = Int64GetDatum((int64) other_origin);
+	nulls[i] = status.mark.other_system == 0;
+	values[i++] = Int64GetDatum((int64) status.mark.other_system);
 	nulls[i] = !status.worker.leased;
 	values[i++] = CStringGetTextDatum(WorkerLeaseWords()->name);
 	nulls[i] = nulls[i + 1] = TIMESTAMP_NOT_FINITE(status.lease_ends);

@@ -1,14 +1,14 @@
 /*-------------------------------------------------------------------------
  *
- * call.h
- *	  Shared by the SQL functions: their layout, and the row that they return.
+ * decode.h
+ *	  What SQL functions share: their layout, and the row that they return.
  *
- * snowflake/src/call.h
+ * snowflake/src/decode.h
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SNOWFLAKE_CALL_H
-#define SNOWFLAKE_CALL_H
+#ifndef SNOWFLAKE_DECODE_H
+#define SNOWFLAKE_DECODE_H
 
 #include "access/tupdesc.h"
 #include "fmgr.h"
@@ -19,5 +19,6 @@ extern const Layout *CallLayout(FunctionCallInfo fcinfo, int arg);
 extern Datum CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls,
 					 int number);
 extern void CallCheckColumns(TupleDesc tupdesc, int number);
+extern char *DecodePicture(const Layout *layout, int64 id, int line);
 
-#endif							/* SNOWFLAKE_CALL_H */
+#endif							/* SNOWFLAKE_DECODE_H */
