@@ -187,8 +187,8 @@ COMMENT ON FUNCTION snowflake_reset_mark(integer) IS
 'set the mark back to the clock after the clock was far ahead; worker_id: the caller states that this worker id, which must be the one in force, has never made an id in this database (if it has, ids can be made twice); the other ways are to wait, or to raise snowflake.max_ahead';
 
 --
--- Reading ids.  Each function has two forms: one for the layout that is in force
--- on this server, and one for a layout that is given as text.
+-- Reading ids, and the ids of a time.  Each function has two forms: one for the layout
+-- that is in force on this server, and one for a layout that is given as text.
 --
 
 CREATE FUNCTION snowflake_decode(id bigint,
@@ -219,117 +219,42 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
 'all fields of an id of the given layout; NULL for those that it lacks';
 
-CREATE FUNCTION snowflake_timestamp(id bigint)
-RETURNS timestamptz
-AS 'MODULE_PATHNAME', 'snowflake_timestamp'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
+DO $do$
+DECLARE
+	f record;
+BEGIN
+	FOR f IN SELECT * FROM (VALUES
+		('snowflake_timestamp', 'id bigint', 'timestamptz', 'when an id was made: the start of its tick'),
+		('snowflake_datacenter_id', 'id bigint', 'integer', 'the datacenter id of an id'),
+		('snowflake_worker_id', 'id bigint', 'integer', 'the worker id of an id'),
+		('snowflake_timeline', 'id bigint', 'integer', 'the low bits of the WAL timeline that an id was made on'),
+		('snowflake_lane', 'id bigint', 'integer', 'the lane that an id was made on'),
+		('snowflake_sequence', 'id bigint', 'integer', 'the number of an id within its tick and lane'),
+		('snowflake_tag', 'id bigint', 'integer', 'the tag of an id'),
+		('snowflake_inspect', 'id bigint', 'SETOF text', 'a picture of an id, line by line'),
+		('snowflake_from_timestamp', 'instant timestamptz', 'bigint', 'the smallest id of an instant''s tick'),
+		('snowflake_first_from', 'instant timestamptz', 'bigint',
+			'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick'),
+		('snowflake_last_before', 'instant timestamptz', 'bigint',
+			'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick')
+	) AS functions (name, argument, result, purpose)
+	LOOP
+		EXECUTE pg_catalog.format($$
+			CREATE FUNCTION %1$s(%2$s)
+			RETURNS %3$s
+			AS 'MODULE_PATHNAME', '%1$s'
+			LANGUAGE C STABLE STRICT PARALLEL SAFE;
+			COMMENT ON FUNCTION %1$s(%2$s) IS %4$L;
 
-COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
-'when an id was made: the start of its tick';
-
-CREATE FUNCTION snowflake_timestamp(id bigint, layout text)
-RETURNS timestamptz
-AS 'MODULE_PATHNAME', 'snowflake_timestamp'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
-'when an id was made: the start of its tick, in the given layout';
-
-CREATE FUNCTION snowflake_datacenter_id(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_datacenter_id'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_datacenter_id(bigint) IS
-'the datacenter id of an id';
-
-CREATE FUNCTION snowflake_datacenter_id(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_datacenter_id'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_datacenter_id(bigint, text) IS
-'the datacenter id of an id, in the given layout';
-
-CREATE FUNCTION snowflake_worker_id(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_worker_id'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_worker_id(bigint) IS
-'the worker id of an id';
-
-CREATE FUNCTION snowflake_worker_id(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_worker_id'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_worker_id(bigint, text) IS
-'the worker id of an id, in the given layout';
-
-CREATE FUNCTION snowflake_timeline(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_timeline'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_timeline(bigint) IS
-'the low bits of the WAL timeline that an id was made on';
-
-CREATE FUNCTION snowflake_timeline(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_timeline'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_timeline(bigint, text) IS
-'the low bits of the WAL timeline that an id was made on, in the given layout';
-
-CREATE FUNCTION snowflake_lane(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_lane'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_lane(bigint) IS
-'the lane that an id was made on';
-
-CREATE FUNCTION snowflake_lane(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_lane'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_lane(bigint, text) IS
-'the lane that an id was made on, in the given layout';
-
-CREATE FUNCTION snowflake_sequence(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_sequence'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_sequence(bigint) IS
-'the number of an id within its tick and lane';
-
-CREATE FUNCTION snowflake_sequence(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_sequence'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
-'the number of an id within its tick and lane, in the given layout';
-
-CREATE FUNCTION snowflake_tag(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_tag'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_tag(bigint) IS
-'the tag of an id';
-
-CREATE FUNCTION snowflake_tag(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_tag'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
-'the tag of an id, in the given layout';
+			CREATE FUNCTION %1$s(%2$s, layout text)
+			RETURNS %3$s
+			AS 'MODULE_PATHNAME', '%1$s'
+			LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+			COMMENT ON FUNCTION %1$s(%2$s, text) IS %5$L$$,
+			f.name, f.argument, f.result, f.purpose, pg_catalog.concat(f.purpose, ', in the given layout'));
+	END LOOP;
+END
+$do$;
 
 --
 -- Composing ids.  These are not STRICT: a field that the layout lacks may be NULL,
@@ -386,54 +311,6 @@ COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
 -- range of time are bounds of ticks.
 --
 
-CREATE FUNCTION snowflake_from_timestamp(instant timestamptz)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz) IS
-'the smallest id of an instant''s tick';
-
-CREATE FUNCTION snowflake_from_timestamp(instant timestamptz, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz, text) IS
-'the smallest id of an instant''s tick, in the given layout';
-
-CREATE FUNCTION snowflake_first_from(instant timestamptz)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_first_from'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_first_from(timestamptz) IS
-'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick';
-
-CREATE FUNCTION snowflake_first_from(instant timestamptz, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_first_from'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
-'the smallest id from an instant''s tick on, in the given layout; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick';
-
-CREATE FUNCTION snowflake_last_before(instant timestamptz)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_last_before'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_last_before(timestamptz) IS
-'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick';
-
-CREATE FUNCTION snowflake_last_before(instant timestamptz, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_last_before'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
-'the largest id before an instant''s tick, in the given layout; -1 if there is none; the largest id of all if the instant is after the last tick';
-
 -- An index can serve these two only if they are inlined.  So they are not STRICT,
 -- have the labels that fit their bodies, and compare the id itself.  The operators >=
 -- and <= exclude a partition that ends or begins at a bound.
@@ -460,22 +337,6 @@ COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
 --
 -- Encodings
 --
-
-CREATE FUNCTION snowflake_inspect(id bigint)
-RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'snowflake_inspect'
-LANGUAGE C STABLE STRICT PARALLEL SAFE ROWS 8;
-
-COMMENT ON FUNCTION snowflake_inspect(bigint) IS
-'a picture of an id, line by line';
-
-CREATE FUNCTION snowflake_inspect(id bigint, layout text)
-RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'snowflake_inspect'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 8;
-
-COMMENT ON FUNCTION snowflake_inspect(bigint, text) IS
-'a picture of an id of the given layout, line by line';
 
 CREATE FUNCTION snowflake_to_text(id bigint, encoding text)
 RETURNS text
@@ -584,61 +445,30 @@ COMMENT ON FUNCTION snowflake_capacity(text) IS
 -- The functions above, for those in PL/pgSQL
 --
 
-CREATE FUNCTION snowflake_internal.worker_id(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_worker_id'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.worker_id(bigint) IS
-'snowflake_worker_id()';
-
-CREATE FUNCTION snowflake_internal.time_of(id bigint, layout text)
-RETURNS timestamptz
-AS 'MODULE_PATHNAME', 'snowflake_timestamp'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.time_of(bigint, text) IS
-'snowflake_timestamp()';
-
-CREATE FUNCTION snowflake_internal.from_timestamp(instant timestamptz, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.from_timestamp(timestamptz, text) IS
-'snowflake_from_timestamp()';
-
-CREATE FUNCTION snowflake_internal.first_from(instant timestamptz)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_first_from'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.first_from(timestamptz) IS
-'snowflake_first_from()';
-
-CREATE FUNCTION snowflake_internal.first_from(instant timestamptz, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_first_from'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.first_from(timestamptz, text) IS
-'snowflake_first_from()';
-
-CREATE FUNCTION snowflake_internal.last_before(instant timestamptz)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_last_before'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.last_before(timestamptz) IS
-'snowflake_last_before()';
-
-CREATE FUNCTION snowflake_internal.last_before(instant timestamptz, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_last_before'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_internal.last_before(timestamptz, text) IS
-'snowflake_last_before()';
+DO $do$
+DECLARE
+	f record;
+BEGIN
+	FOR f IN SELECT * FROM (VALUES
+		('worker_id(id bigint)', 'integer', 'snowflake_worker_id', 'STABLE'),
+		('time_of(id bigint, layout text)', 'timestamptz', 'snowflake_timestamp', 'IMMUTABLE'),
+		('from_timestamp(instant timestamptz, layout text)', 'bigint', 'snowflake_from_timestamp', 'IMMUTABLE'),
+		('first_from(instant timestamptz)', 'bigint', 'snowflake_first_from', 'STABLE'),
+		('first_from(instant timestamptz, layout text)', 'bigint', 'snowflake_first_from', 'IMMUTABLE'),
+		('last_before(instant timestamptz)', 'bigint', 'snowflake_last_before', 'STABLE'),
+		('last_before(instant timestamptz, layout text)', 'bigint', 'snowflake_last_before', 'IMMUTABLE')
+	) AS functions (signature, result, name, volatility)
+	LOOP
+		EXECUTE pg_catalog.format($$
+			CREATE FUNCTION snowflake_internal.%1$s
+			RETURNS %2$s
+			AS 'MODULE_PATHNAME', '%3$s'
+			LANGUAGE C %4$s STRICT PARALLEL SAFE;
+			COMMENT ON FUNCTION snowflake_internal.%1$s IS '%3$s()'$$,
+			f.signature, f.result, f.name, f.volatility);
+	END LOOP;
+END
+$do$;
 
 -- with the privileges of the caller, who needs that for snowflake_advance()
 CREATE FUNCTION snowflake_internal.advance(id bigint)

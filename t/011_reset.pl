@@ -132,7 +132,7 @@ $node->stop;
 start_with_clock($node, 0);
 
 # The likeliest mistakes
-my $ways = qr/HINT: .*statement that this worker id.*has never made an id in this database.*restart.*wait.*raise/s;
+my $ways = qr/HINT: .*statement that this worker id.*has never made an id in this database.*restart.*Wait.*raise/s;
 ($code, $message) = sqlstate_of($node, reset_for(3));
 is($code, '55000', 'no reset for the worker id that ran ahead');
 like($message, qr/same worker id.*$ways/s, 'the error shows all ways');

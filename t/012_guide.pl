@@ -94,7 +94,7 @@ WHERE classid = 'pg_proc'::regclass AND deptype = 'e' AND pronamespace <> 'snowf
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
 EOC
 cmp_ok(scalar(@functions), '>', 30, 'functions');
-is_deeply([ grep { $reference !~ /^\| `\Q$_\E\(.*\|$/m } @functions ], [], 'all of them are in the reference');
+is_deeply([ grep { $reference !~ /^\| [^|]*`\Q$_\E\(/m } @functions ], [], 'all of them are in the reference');
 
 my @settings = split /\n/,
   $node->safe_psql('postgres', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake.%'");
