@@ -634,6 +634,73 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.lock_table(regclass, text) IS
 'run a LOCK TABLE with the name of a table in place of %s; an error if it was renamed meanwhile';
 
+-- A step is a number of months, of days or of seconds.  Partitions follow a grid that does
+-- not depend on the bounds, so that those of several calls fit together.  Weeks begin on a
+-- Monday.
+CREATE FUNCTION snowflake_internal.partition_grid(step interval, lower_bound timestamptz, upper_bound timestamptz,
+	time_zone text,
+	OUT starts timestamptz,
+	OUT ends timestamptz,
+	OUT suffix text)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	origin CONSTANT timestamp := '2001-01-01';
+	months bigint := 0;
+	days bigint := 0;
+	seconds numeric := 0;
+BEGIN
+	IF isfinite(step) THEN
+		months := extract(year FROM step) * 12 + extract(month FROM step);
+		days := extract(day FROM step);
+		seconds := extract(hour FROM step) * 3600 + extract(minute FROM step) * 60 +
+			extract(second FROM step);
+	END IF;
+	IF (months <> 0)::integer + (days <> 0)::integer + (seconds <> 0)::integer <> 1
+		OR months < 0 OR days < 0 OR seconds < 0 OR seconds <> trunc(seconds) THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('invalid partition step: "%s"', step),
+			DETAIL = 'The step must be a positive number of months, of days, or of seconds.',
+			HINT = 'Use a step such as ''1 month'', ''7 days'' or ''6 hours''.';
+	END IF;
+	RETURN QUERY
+		SELECT edge, next_edge, CASE
+				-- an hour comes twice when daylight saving time ends, except in UTC
+				WHEN seconds > 0 THEN to_char(timezone('UTC', edge), '"_p"YYYYMMDD"_"HH24MISS')
+				WHEN days > 0 THEN to_char(timezone(time_zone, edge), '"_p"YYYYMMDD')
+				ELSE to_char(timezone(time_zone, edge), '"_p"YYYYMM')
+			END
+		FROM (
+			SELECT edge, lead(edge) OVER (ORDER BY number) AS next_edge
+			FROM (
+				-- one more on either side, for midnights that a time zone
+				-- skips or repeats
+				SELECT min(number) - 1 AS first, max(number) + 2 AS last
+				FROM unnest(ARRAY[lower_bound, upper_bound]) AS bound
+					CROSS JOIN timezone(time_zone, bound) AS wall
+					CROSS JOIN floor(CASE
+						WHEN months > 0 THEN ((extract(year FROM wall) - 2001) * 12 +
+							extract(month FROM wall) - 1) / months
+						WHEN days > 0 THEN (wall::date - origin::date)::numeric / days
+						ELSE extract(epoch FROM bound - timezone(time_zone, origin)) / seconds
+					END) AS number
+			) AS range
+				CROSS JOIN generate_series(range.first::bigint, range.last::bigint) AS number
+				CROSS JOIN LATERAL (SELECT CASE
+					WHEN seconds > 0 THEN timezone(time_zone, origin) + number * step
+					ELSE timezone(time_zone, origin + number * step)
+				END AS edge) AS grid
+		) AS cell
+		WHERE edge < upper_bound AND next_edge > lower_bound
+		ORDER BY edge;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.partition_grid(interval, timestamptz, timestamptz, text) IS
+'where the partitions of a range of time begin and end, and the ends of their names';
+
 -- snowflake_create_partitions() and snowflake_adopt() run statements for the caller,
 -- with the caller's search_path, in which functions of indexes, event triggers and the
 -- like must find what they need.  Our own look-ups before and after these statements
@@ -651,14 +718,6 @@ AS $$
 DECLARE
 	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
-
-	-- A step is a number of months, of days or of seconds.  Partitions follow a
-	-- grid that does not depend on the bounds, so that those of several calls
-	-- fit together.  Weeks begin on a Monday.
-	origin CONSTANT timestamp := '2001-01-01';
-	months bigint := 0;
-	days bigint := 0;
-	seconds numeric := 0;
 	present_first bigint[];
 	present_last bigint[];
 	owner_schema pg_catalog.text;
@@ -683,19 +742,6 @@ BEGIN
 		RAISE feature_not_supported USING
 			MESSAGE = 'partitions can only be created at isolation level READ COMMITTED',
 			DETAIL = 'At other levels, partitions created by concurrent transactions would not be seen.';
-	END IF;
-	IF isfinite(step) THEN
-		months := extract(year FROM step) * 12 + extract(month FROM step);
-		days := extract(day FROM step);
-		seconds := extract(hour FROM step) * 3600 + extract(minute FROM step) * 60 +
-			extract(second FROM step);
-	END IF;
-	IF (months <> 0)::integer + (days <> 0)::integer + (seconds <> 0)::integer <> 1
-		OR months < 0 OR days < 0 OR seconds < 0 OR seconds <> trunc(seconds) THEN
-		RAISE invalid_parameter_value USING
-			MESSAGE = format('invalid partition step: "%s"', step),
-			DETAIL = 'The step must be a positive number of months, of days, or of seconds.',
-			HINT = 'Use a step such as ''1 month'', ''7 days'' or ''6 hours''.';
 	END IF;
 	IF lower_bound >= upper_bound THEN
 		RAISE invalid_parameter_value USING
@@ -722,32 +768,7 @@ BEGIN
 	SELECT array_agg(present.first_id), array_agg(present.last_id) INTO present_first, present_last
 	FROM snowflake_internal.partitions(parent, layout) AS present;
 
-	FOR starts, ends IN
-		SELECT edge, next_edge
-		FROM (
-			SELECT edge, lead(edge) OVER (ORDER BY number) AS next_edge
-			FROM (
-				-- one more on either side, for midnights that a time zone
-				-- skips or repeats
-				SELECT min(number) - 1 AS first, max(number) + 2 AS last
-				FROM unnest(ARRAY[lower_bound, upper_bound]) AS bound
-					CROSS JOIN timezone(time_zone, bound) AS wall
-					CROSS JOIN floor(CASE
-						WHEN months > 0 THEN ((extract(year FROM wall) - 2001) * 12 +
-							extract(month FROM wall) - 1) / months
-						WHEN days > 0 THEN (wall::date - origin::date)::numeric / days
-						ELSE extract(epoch FROM bound - timezone(time_zone, origin)) / seconds
-					END) AS number
-			) AS range
-				CROSS JOIN generate_series(range.first::bigint, range.last::bigint) AS number
-				CROSS JOIN LATERAL (SELECT CASE
-					WHEN seconds > 0 THEN timezone(time_zone, origin) + number * step
-					ELSE timezone(time_zone, origin + number * step)
-				END AS edge) AS grid
-		) AS cell
-		WHERE edge < upper_bound AND next_edge > lower_bound
-		ORDER BY edge
-	LOOP
+	FOR starts, ends, suffix IN SELECT * FROM snowflake_internal.partition_grid(step, lower_bound, upper_bound, time_zone) LOOP
 		first_id := snowflake_internal.first_from(starts, layout);
 		last_id := snowflake_internal.last_before(ends, layout);
 		-- a day that a time zone skips
@@ -756,12 +777,6 @@ BEGIN
 		CONTINUE WHEN EXISTS (SELECT FROM unnest(present_first, present_last) AS present (lower_id, upper_id)
 			WHERE coalesce(lower_id, 0) <= first_id AND coalesce(upper_id, 9223372036854775807) >= last_id);
 
-		-- an hour comes twice when daylight saving time ends, except in UTC
-		suffix := CASE
-			WHEN seconds > 0 THEN to_char(timezone('UTC', starts), '"_p"YYYYMMDD"_"HH24MISS')
-			WHEN days > 0 THEN to_char(timezone(time_zone, starts), '"_p"YYYYMMDD')
-			ELSE to_char(timezone(time_zone, starts), '"_p"YYYYMM')
-		END;
 		partition := parent_name;
 		WHILE octet_length(partition || suffix) > current_setting('max_identifier_length')::integer LOOP
 			partition := left(partition, -1);
@@ -1964,6 +1979,101 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.execute_definition(text, text) IS
 'drop or create a view or a rule, or what belongs to it; a materialized view is refreshed with the search_path of the caller';
 
+-- Returns statements that drop dependent objects before the types change, and others that
+-- create them again.  What only a try finds is tried if asked for.
+CREATE FUNCTION snowflake_internal.check_widening(label text, narrow text, widening text[],
+	roots oid[], root_names name[], root_types text[], recreate_views boolean, is_tried boolean,
+	callers_path text,
+	OUT removal text[],
+	OUT restoration text[])
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	obstacles record;
+	reasons text;
+BEGIN
+	IF narrow IS NOT NULL THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
+			DETAIL = format('They are of type smallint or integer: %s.', narrow),
+			HINT = format(E'Call snowflake_adopt() with widen_references => true, or first run:\n%s;',
+				array_to_string(widening, E';\n'));
+	END IF;
+	SELECT string_agg(reason, E'\n') INTO reasons FROM snowflake_internal.fixed_columns(roots, root_names) AS reason;
+	IF reasons IS NOT NULL THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('column %s cannot be adopted because the type of a column cannot be changed', label),
+			DETAIL = reasons,
+			HINT = 'Create a new table with a bigint column, and copy the rows.';
+	END IF;
+	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
+	removal := obstacles.removal;
+	restoration := obstacles.restoration;
+	IF obstacles.detail IS NOT NULL THEN
+		RAISE dependent_objects_still_exist USING
+			MESSAGE = format('column %s cannot be adopted because other objects depend on columns whose type changes', label),
+			DETAIL = obstacles.detail,
+			HINT = obstacles.hint;
+	END IF;
+	IF NOT is_tried THEN
+		RETURN;
+	END IF;
+	reasons := snowflake_internal.failing_statements(roots, root_names, root_types, callers_path);
+	IF reasons IS NOT NULL THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('column %s cannot be adopted because columns cannot be widened', label),
+			DETAIL = reasons,
+			HINT = 'Change the index or constraint whose expression needs the present type.';
+	END IF;
+	reasons := snowflake_internal.recreation_error(roots, root_names, root_types, removal, restoration);
+	IF reasons IS NOT NULL THEN
+		RAISE feature_not_supported USING
+			MESSAGE = format('column %s cannot be adopted because a view or rule cannot be created again', label),
+			DETAIL = reasons,
+			HINT = 'Change the expression that needs the present type.';
+	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.check_widening(text, text, text[], oid[], name[], text[], boolean, boolean, text) IS
+'fail unless all types that have to change for an adoption can be changed';
+
+CREATE FUNCTION snowflake_internal.report_locks(adopted regclass, roots oid[], root_names name[])
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	altered CONSTANT oid[] := ARRAY(SELECT DISTINCT relid FROM snowflake_internal.altered_columns(roots, root_names));
+	member oid;
+	what text;
+BEGIN
+	FOR member, what IN
+		WITH touched (oid) AS (
+			SELECT snowflake_internal.inheritance_tree(adopted::oid)
+			UNION
+			SELECT unnest(altered)
+			UNION
+			-- foreign keys on columns whose type changes are checked again
+			SELECT unnest(ARRAY[conrelid, confrelid])
+			FROM snowflake_internal.altered_columns(roots, root_names)
+				JOIN pg_constraint ON contype = 'f' AND (conrelid = relid AND attnum = ANY (conkey)
+					OR confrelid = relid AND attnum = ANY (confkey))
+		)
+		SELECT oid, CASE WHEN oid = ANY (altered) THEN 'locked and rewritten' ELSE 'locked' END
+		FROM touched
+		ORDER BY oid
+	LOOP
+		RAISE NOTICE 'table % will be % (%)', member::regclass, what,
+			pg_size_pretty(pg_total_relation_size(member));
+	END LOOP;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.report_locks(regclass, oid[], name[]) IS
+'give notice of the tables that an adoption locks and rewrites';
+
 -- The other statements run with the caller's search_path.
 CREATE PROCEDURE snowflake_internal.adopt(adopted regclass, column_name name,
 	widen_references boolean,
@@ -1987,16 +2097,12 @@ DECLARE
 	roots pg_catalog.oid[];		-- tables with columns whose type changes
 	root_names pg_catalog.name[];
 	root_types pg_catalog.text[];
-	altered pg_catalog.oid[];	-- and all that inherit from them
 	narrow pg_catalog.text;		-- columns that refer to the adopted one
 	widening pg_catalog.text[];	-- statements for these and others
 	locked pg_catalog.text;
-	names pg_catalog.text;
 	obstacles pg_catalog.record;
 	statements pg_catalog.text[];
 	statement pg_catalog.text;
-	member pg_catalog.oid;
-	what pg_catalog.text;
 BEGIN
 	IF adopted IS NULL OR column_name IS NULL OR widen_references IS NULL OR dry_run IS NULL OR drop_sequence IS NULL
 		OR widen_columns IS NULL OR array_position(widen_columns, NULL) IS NOT NULL OR recreate_views IS NULL THEN
@@ -2038,46 +2144,9 @@ BEGIN
 		WHERE (root, name) <> (adopted, column_name)
 		GROUP BY root
 	) AS part (relation, part_names, part_types);
-	IF narrow IS NOT NULL AND NOT widen_references THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = format('columns that refer to %s cannot hold snowflake ids', label),
-			DETAIL = format('They are of type smallint or integer: %s.', narrow),
-			HINT = format(E'Call snowflake_adopt() with widen_references => true, or first run:\n%s;',
-				array_to_string(widening, E';\n'));
-	END IF;
-
-	-- Check that all types that have to change can be changed.
-	altered := ARRAY(SELECT DISTINCT relid FROM snowflake_internal.altered_columns(roots, root_names));
-	SELECT string_agg(reason, E'\n') INTO names FROM snowflake_internal.fixed_columns(roots, root_names) AS reason;
-	IF names IS NOT NULL THEN
-		RAISE feature_not_supported USING
-			MESSAGE = format('column %s cannot be adopted because the type of a column cannot be changed', label),
-			DETAIL = names,
-			HINT = 'Create a new table with a bigint column, and copy the rows.';
-	END IF;
-	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
-	IF obstacles.detail IS NOT NULL THEN
-		RAISE dependent_objects_still_exist USING
-			MESSAGE = format('column %s cannot be adopted because other objects depend on columns whose type changes', label),
-			DETAIL = obstacles.detail,
-			HINT = obstacles.hint;
-	END IF;
+	obstacles := snowflake_internal.check_widening(label, CASE WHEN NOT widen_references THEN narrow END, widening,
+		roots, root_names, root_types, recreate_views, dry_run, callers_path);
 	PERFORM snowflake_internal.check_sequences(adopted, column_name, drop_sequence, keys, key_names);
-	names := CASE WHEN dry_run THEN snowflake_internal.failing_statements(roots, root_names, root_types, callers_path) END;
-	IF names IS NOT NULL THEN
-		RAISE feature_not_supported USING
-			MESSAGE = format('column %s cannot be adopted because columns cannot be widened', label),
-			DETAIL = names,
-			HINT = 'Change the index or constraint whose expression needs the present type.';
-	END IF;
-	names := CASE WHEN dry_run THEN
-		snowflake_internal.recreation_error(roots, root_names, root_types, obstacles.removal, obstacles.restoration) END;
-	IF names IS NOT NULL THEN
-		RAISE feature_not_supported USING
-			MESSAGE = format('column %s cannot be adopted because a view or rule cannot be created again', label),
-			DETAIL = names,
-			HINT = 'Change the expression that needs the present type.';
-	END IF;
 
 	statements := obstacles.removal || ('LOCK TABLE ' || locked || ' IN ACCESS EXCLUSIVE MODE') ||
 		snowflake_internal.adoption_statements(adopted, column_name, drop_sequence) || widening;
@@ -2089,25 +2158,7 @@ BEGIN
 	END IF;
 	PERFORM snowflake_internal.check_values(adopted, column_name, NOT dry_run, callers_path);
 
-	FOR member, what IN
-		WITH touched (oid) AS (
-			SELECT snowflake_internal.inheritance_tree(adopted::oid)
-			UNION
-			SELECT unnest(altered)
-			UNION
-			-- foreign keys on columns whose type changes are checked again
-			SELECT unnest(ARRAY[conrelid, confrelid])
-			FROM snowflake_internal.altered_columns(roots, root_names)
-				JOIN pg_constraint ON contype = 'f' AND (conrelid = relid AND attnum = ANY (conkey)
-					OR confrelid = relid AND attnum = ANY (confkey))
-		)
-		SELECT oid, CASE WHEN oid = ANY (altered) THEN 'locked and rewritten' ELSE 'locked' END
-		FROM touched
-		ORDER BY oid
-	LOOP
-		RAISE NOTICE 'table % will be % (%)', member::regclass, what,
-			pg_size_pretty(pg_total_relation_size(member));
-	END LOOP;
+	PERFORM snowflake_internal.report_locks(adopted, roots, root_names);
 	FOREACH statement IN ARRAY statements || obstacles.restoration LOOP
 		RAISE NOTICE '%', statement;
 	END LOOP;
@@ -2179,37 +2230,24 @@ COMMENT ON FUNCTION snowflake_internal.adoption_keys(regnamespace, text[]) IS
 -- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
 -- table once; then they set the defaults of the keys.  A step depends only on those
 -- before it.  The plan leaves out steps that have been taken.
-CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace, keys oid[], names name[],
-	others oid[], other_names name[],
-	drop_sequence boolean, recreate_views boolean,
-	callers_path text,
-	OUT announcement text,
-	OUT relation regclass,		-- to be rewritten or adopted
-	OUT column_name name,		-- to be adopted
-	OUT statement text,
-	OUT ends boolean)			-- a transaction may end here
-RETURNS SETOF record
+-- Finds everything that is in the way before anything is changed.
+CREATE FUNCTION snowflake_internal.check_keys(adopted_schema regnamespace, keys oid[], names name[],
+	drop_sequence boolean, roots oid[], root_names name[], root_types text[],
+	dependents text, dependents_hint text, removal text[], restoration text[], callers_path text)
+RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET client_min_messages = warning
 SET jit = off
 AS $$
 DECLARE
-	roots oid[];
-	root_names name[];
-	root_types text[];
 	key regclass;
 	key_name name;
-	obstacles record;
 	reasons text[] := '{}';
 	message text;
 	detail text;
 	hint text;
 BEGIN
-	SELECT array_agg(relid), array_agg(attname), array_agg(new_type) INTO roots, root_names, root_types
-	FROM snowflake_internal.columns_to_widen(keys, names, others, other_names, true);
-
-	-- find everything that is in the way before anything is changed
 	FOR key, key_name IN SELECT * FROM unnest(keys, names) LOOP
 		BEGIN
 			PERFORM snowflake_internal.check_key(key, key_name);
@@ -2229,20 +2267,51 @@ BEGIN
 	reasons := reasons || ARRAY(SELECT format('You must be owner of table %s.', oid::regclass)
 		FROM pg_class
 		WHERE NOT pg_has_role(relowner, 'USAGE') AND (oid = ANY (keys) OR oid = ANY (roots)));
-	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
-	reasons := array_remove(reasons || obstacles.detail, NULL);
+	reasons := array_remove(reasons || dependents, NULL);
 	-- only the last thing in the way can be one that only a try finds
 	IF reasons = '{}' THEN
 		reasons := array_remove(ARRAY[snowflake_internal.failing_statements(roots, root_names, root_types, callers_path),
-			snowflake_internal.recreation_error(roots, root_names, root_types, obstacles.removal, obstacles.restoration)], NULL);
+			snowflake_internal.recreation_error(roots, root_names, root_types, removal, restoration)], NULL);
 	END IF;
 	IF reasons <> '{}' THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('not all keys of schema %s can be adopted', adopted_schema),
 			DETAIL = (SELECT string_agg(DISTINCT reason, E'\n') FROM unnest(reasons) AS reason),
 			HINT = concat_ws(E'\n', 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or leave keys out with excluding.',
-				nullif(obstacles.hint, ''));
+				nullif(dependents_hint, ''));
 	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.check_keys(regnamespace, oid[], name[], boolean, oid[], name[], text[], text, text, text[], text[], text) IS
+'fail with all reasons why keys cannot be adopted';
+
+CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace, keys oid[], names name[],
+	others oid[], other_names name[],
+	drop_sequence boolean, recreate_views boolean,
+	callers_path text,
+	OUT announcement text,
+	OUT relation regclass,		-- to be rewritten or adopted
+	OUT column_name name,		-- to be adopted
+	OUT statement text,
+	OUT ends boolean)			-- a transaction may end here
+RETURNS SETOF record
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = warning
+SET jit = off
+AS $$
+DECLARE
+	roots oid[];
+	root_names name[];
+	root_types text[];
+	obstacles record;
+BEGIN
+	SELECT array_agg(relid), array_agg(attname), array_agg(new_type) INTO roots, root_names, root_types
+	FROM snowflake_internal.columns_to_widen(keys, names, others, other_names, true);
+	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
+	PERFORM snowflake_internal.check_keys(adopted_schema, keys, names, drop_sequence, roots, root_names, root_types,
+		obstacles.detail, obstacles.hint, obstacles.removal, obstacles.restoration, callers_path);
 
 	RETURN QUERY
 		WITH widened (relid, names, types, numbers) AS (

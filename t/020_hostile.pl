@@ -253,11 +253,11 @@ $node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA p
 is( functions_of('snowflake'),
 	join(
 		' ',
-		sort qw(adopt adoption_keys adoption_plan adoption_statements advance altered_columns check_key
-		  check_sequences check_values chunk_length columns_to_widen dependents execute_definition failing_statements
+		sort qw(adopt adoption_keys adoption_plan adoption_statements advance altered_columns check_key check_keys
+		  check_sequences check_values check_widening chunk_length columns_to_widen dependents execute_definition failing_statements
 		  fixed_columns functions grants inheritance_tree integer_functions key_defaults layout likely_references recreation_error sequence_uses
-		  lock_table named_columns obstacles other_columns partitions recreate_view recreation
-		  report_references snowflake_adopt snowflake_adopt_all suffixes topmost_tables widening widening_error
+		  lock_table named_columns obstacles other_columns partition_grid partitions recreate_view recreation
+		  report_locks report_references snowflake_adopt snowflake_adopt_all suffixes topmost_tables widening widening_error
 		  worker_id_hint),
 		keys %calls),
 	'the test calls all functions of the extension');
