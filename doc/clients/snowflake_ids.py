@@ -175,9 +175,12 @@ class SnowflakeLease:
                 self.ends = 0
 
     def keep_on(self):
+        due = time.monotonic()
         while True:
+            # a call that hangs for a third must not put off the next one
+            due = max(due + self.duration / 3, time.monotonic())
             with self.changed:
-                if self.changed.wait_for(lambda: self.closed, self.duration / 3):
+                if self.changed.wait_for(lambda: self.closed, due - time.monotonic()):
                     return
             try:
                 self.keep()

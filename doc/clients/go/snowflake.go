@@ -264,9 +264,12 @@ func (lease *Lease) Close() error {
 }
 
 func (lease *Lease) keepOn() {
+	// a call that hangs for a third must not put off the next one
+	ticker := time.NewTicker(lease.duration / 3)
+	defer ticker.Stop()
 	for {
 		select {
-		case <-time.After(lease.duration / 3):
+		case <-ticker.C:
 		case <-lease.closed:
 			return
 		}
