@@ -38,7 +38,7 @@ typedef struct Window
  * the move, or the window was opened with anything that the change made, we
  * see the new version; otherwise the compare-and-swap fails, or came before
  * the move.  Until the words are moved, a take that has already compared the
- * version can still succeed.  model/ checks all of this.
+ * version can still succeed.  t/world/model checks all of this.
  */
 static inline int
 LaneTake(const Window *window, int count, uint64 *last_word)

@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Test doc/kubernetes.md and Dockerfile: the image of script/image, unpacked, with a
+# Test doc/kubernetes.md and packaging/Dockerfile: the image of script/image, unpacked, with a
 # server that finds the extension in it by only two settings, the SQL tests, and the
 # settings of the manifests; and the steps of Dockerfile.  Runs on each version of
 # PostgreSQL from 18 on, in the directory with the release that has it.
@@ -102,7 +102,7 @@ check "with the library preloaded from the image, the server leases a worker id"
 check "the server makes ids" "$(query 'SELECT count(DISTINCT snowflake_nextval()) FROM generate_series(1, 1000)')" = 1000
 as_user "$bindir/pg_ctl" --pgdata="$work/data" --silent --mode=immediate stop
 
-# The steps of Dockerfile, with this release as the base image
+# The steps of packaging/Dockerfile, with this release as the base image
 buildah=(buildah --storage-driver vfs --root "$work/storage" --runroot "$work/run")
 container=$("${buildah[@]}" from scratch)
 tar --create --file="$work/base.tar" --one-file-system --directory=/ --exclude='./var/cache/*' --exclude='./var/tmp/*' \
@@ -111,7 +111,8 @@ tar --create --file="$work/base.tar" --one-file-system --directory=/ --exclude='
 rm "$work/base.tar"
 "${buildah[@]}" commit --quiet --rm "$container" "docker.io/library/postgres:$version" >/dev/null
 "${buildah[@]}" build --quiet --isolation chroot --network host --pull-never --build-arg PG_MAJOR="$version" \
-	--ulimit nofile="$(ulimit -Sn):$(ulimit -Hn)" --ulimit nproc="$(ulimit -Su):$(ulimit -Hu)" --tag built . >"$work/build.log" 2>&1 && built=yes || built=no
+	--ulimit nofile="$(ulimit -Sn):$(ulimit -Hn)" --ulimit nproc="$(ulimit -Su):$(ulimit -Hu)" --tag built \
+	--file packaging/Dockerfile --ignorefile packaging/Dockerfile.dockerignore . >"$work/build.log" 2>&1 && built=yes || built=no
 [ "$built" = yes ] || tail -n 30 "$work/build.log" | sed 's/^/# /'
 check "Dockerfile can be built" "$built" = yes
 if [ "$built" = yes ]; then

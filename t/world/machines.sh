@@ -8,7 +8,7 @@
 #	s390x	most significant byte first, by qemu-user
 #
 # An emulated machine orders memory as strongly as the machine itself does; weakly
-# ordered memory is tested in model/.
+# ordered memory is tested in t/world/model/.
 #
 # usage: t/world/machines.sh [ARCHITECTURE ...], as root
 

@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# The RPM packages of rpm/snowflake.spec: build them from what "make dist" makes, compare
+# The RPM packages of packaging/snowflake.spec: build them from what "make dist" makes, compare
 # their files with those of "make install", install them below a directory, and make
 # ids with a server of PostgreSQL 18 that finds the extension there.
 #
@@ -62,7 +62,7 @@ build()
 
 	as_user mkdir -p "$work/rpm/SOURCES"
 	(make_dist)
-	as_user "${rpmbuild[@]}" -ba --nodeps --noclean rpm/snowflake.spec
+	as_user "${rpmbuild[@]}" -ba --nodeps --noclean packaging/snowflake.spec
 	# from what is built already
 	object=$(find "$work/rpm/BUILD" -name snowflake.o)
 	as_user make -C "${object%/*}" PG_CONFIG="$pg_config" install DESTDIR="$work/expected"
@@ -83,11 +83,11 @@ check "they have the version of META.json" \
 	"$(rpm --query --queryformat '%{version} ' --package "${packages[@]}")" = \
 	"$(make --silent PG_CONFIG="$pg_config" print-DISTVERSION | sed 's/.*/& & /')"
 check "by default the files are for PGDG's server" \
-	"$(rpmspec --query --queryformat '%{name} ' --define 'pgmajorversion 17' rpm/snowflake.spec) $(
-		rpmspec --parse --define 'pgmajorversion 17' rpm/snowflake.spec | grep '^/.*snowflake\.so$')" = \
+	"$(rpmspec --query --queryformat '%{name} ' --define 'pgmajorversion 17' packaging/snowflake.spec) $(
+		rpmspec --parse --define 'pgmajorversion 17' packaging/snowflake.spec | grep '^/.*snowflake\.so$')" = \
 	"snowflake_17 snowflake_17-llvmjit  /usr/pgsql-17/lib/snowflake.so"
 check "and without JIT there is one package" \
-	"$(rpmspec --query --queryformat '%{name} ' --define 'llvm 0' rpm/snowflake.spec)" = "snowflake_18 "
+	"$(rpmspec --query --queryformat '%{name} ' --define 'llvm 0' packaging/snowflake.spec)" = "snowflake_18 "
 # but for directories
 rpm --query --list --package "${packages[@]}" | sort >"$work/files"
 (cd "$work/expected" && find . -type f | sed 's/^.//' | sort) >"$work/expected_files"

@@ -4,7 +4,7 @@
  *	  Reads texts of layouts and ids, made by libFuzzer, in a real backend.
  *
  * This file is linked into the module together with all of its sources, and
- * called as an SQL function; fuzz/run does both.  It calls the same functions
+ * called as an SQL function; t/world/fuzz/run does both.  It calls the same functions
  * that SQL calls.  The sanitizers find some faults; this file also checks what
  * must hold.  Any fault aborts, and libFuzzer keeps the input.
  *
@@ -16,7 +16,7 @@
  * No input leaves anything behind for the next one to see: each has a memory
  * context of its own, and call sites of its own in it.
  *
- * snowflake/fuzz/fuzz.c
+ * snowflake/t/world/fuzz/fuzz.c
  *
  *-------------------------------------------------------------------------
  */
