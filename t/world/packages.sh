@@ -22,7 +22,7 @@ fi
 
 version=$(native_version)
 need_build_packages build-essential debhelper dpkg-dev fakeroot postgresql-server-dev-all \
-	python3 autopkgtest
+	python3 autopkgtest lintian
 # from 18 on, JIT has a package of its own
 [ "$version" -lt 18 ] || need_packages "postgresql-$version-jit"
 package=postgresql-$version-snowflake
@@ -31,27 +31,28 @@ chmod 755 "$work"
 trap 'dpkg --purge "$package" >/dev/null 2>&1 || true; rm -rf "$work"' EXIT
 status=0
 
-# with the same time, from the changelog, and in the same place, nothing differs
+# With the same time, from the changelog, nothing differs, wherever it is built: build DIRECTORY
 build()
 {
-	rm -rf "$work/build"
-	copy_sources "$work/build/source"
-	chown -R root: "$work/build"
+	copy_sources "$work/$1/source"
+	chown -R root: "$work/$1"
 	(
-		cd "$work/build/source"
+		cd "$work/$1/source"
 		pg_buildext updatecontrol
 		dpkg-buildpackage --unsigned-source --unsigned-changes --build=binary
 	) >"$work/build.log" 2>&1 || { tail -n 30 "$work/build.log"; return 1; }
 }
 
-build
-sum=$(sha256sum <"$work/build/${package}_1.0_$(dpkg --print-architecture).deb")
-cp "$work"/build/"$package"_1.0_*.deb "$work/package.deb"
-build
-check "the package can be reproduced" "$(sha256sum <"$work/build/${package}_1.0_$(dpkg --print-architecture).deb")" = "$sum"
+build here
+build somewhere_else
+deb=${package}_1.0_$(dpkg --print-architecture).deb
+check "the package can be reproduced" "$(sha256sum <"$work/here/$deb")" = "$(sha256sum <"$work/somewhere_else/$deb")"
+lintian --allow-root --fail-on none "$work/here/$deb" >"$work/lintian.log" 2>&1 || true
+sed 's/^/# /' "$work/lintian.log"
+check "lintian finds no fault" "$(grep -c '^[EW]: ' "$work/lintian.log")" = 0
 ! grep -q 'W: \|warning: ' "$work/build.log" || grep 'W: \|warning: ' "$work/build.log" | sed 's/^/# /'
 
-dpkg --install "$work/package.deb" >"$work/install.log" 2>&1 || cat "$work/install.log"
+dpkg --install "$work/here/$deb" >"$work/install.log" 2>&1 || cat "$work/install.log"
 check "the package can be installed" "$(dpkg-query --show --showformat='${db:Status-Status}' "$package")" = installed
 check "it has bitcode for JIT" -e "/usr/lib/postgresql/$version/lib/bitcode/snowflake/snowflake.bc"
 check "it has the guides" -e "/usr/share/doc/$package/doc/guide.md"
