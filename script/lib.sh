@@ -97,10 +97,11 @@ need_build_packages()
 	need_packages "${packages[@]}" "$@"
 }
 
-# Install missing packages.  Without apt, only name what is missing.
+# Install missing packages, which stay; what apt says goes to a log.  A cluster that the
+# package of a server has made is dropped again.  Without apt, only name what is missing.
 need_packages()
 {
-	local package missing=()
+	local package log clusters version name missing=()
 
 	command -v apt-get >/dev/null || {
 		for package in make gcc patch prove tini; do
@@ -116,10 +117,25 @@ need_packages()
 	done
 	[ ${#missing[@]} -eq 0 ] && return
 
+	echo "Installing packages, which stay: ${missing[*]}" >&2
+	log=$(mktemp --tmpdir snowflake-apt.XXXXXX)
+	clusters=$(list_clusters)
 	# RUNLEVEL=1 keeps the package of a server from starting it
-	as_root apt-get update -q </dev/null >&2
-	as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-		apt-get install -q -y --no-install-recommends "${missing[@]}" </dev/null >&2
+	{
+		as_root apt-get update -q &&
+			as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+				apt-get install -q -y --no-install-recommends "${missing[@]}"
+	} </dev/null >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "could not install the packages, see $log"; }
+	rm "$log"
+	while read -r version name; do
+		as_root pg_dropcluster --stop "$version" "$name"
+	done < <(comm -13 <(echo "$clusters") <(list_clusters))
+}
+
+# Print the version and the name of each of Debian's clusters.
+list_clusters()
+{
+	! command -v pg_lsclusters >/dev/null || pg_lsclusters --no-header | awk '{ print $1, $2 }' | sort
 }
 
 # Install Node.js, its driver pg, and any other npm packages given, in the directory of
@@ -459,6 +475,8 @@ start_throwaway_server()
 	throwaway=$(mktemp --directory --tmpdir snowflake.XXXXXX)
 	trap stop_throwaway_server EXIT
 	chmod 755 "$throwaway"
+	# the user that runs the server may not be able to enter the current directory
+	cd "$throwaway" || die "cannot enter $throwaway"
 	copy_sources "$throwaway/source"
 	[ "$(id -u)" -ne 0 ] || chown postgres "$throwaway"
 	stage_server "$throwaway/source" "$throwaway/stage" "$(native_pg_config)" \
@@ -466,8 +484,6 @@ start_throwaway_server()
 		{ cat "$throwaway/build.log"; die "could not build the extension"; }
 	cat "$throwaway/staged.conf" - >"$throwaway/settings"
 	start_server "$throwaway" <"$throwaway/settings"
-	# the user that runs the server may not be able to enter the current directory
-	cd "$throwaway" || die "cannot enter $throwaway"
 }
 
 stop_throwaway_server()
