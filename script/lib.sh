@@ -510,7 +510,7 @@ start_exporter()
 # Uses the caller's query().
 with_event_trigger()
 {
-	PGUSER=postgres query "$(sed -n '/^CREATE FUNCTION public\.adopt_new_keys/,/^```$/{/^```$/!p}' "$root/doc/guide.md")"
+	PGUSER=postgres query "$(cat "$root/doc/convert/new_keys.sql")"
 	"$@"
 	PGUSER=postgres query 'SET client_min_messages = warning; DROP FUNCTION public.adopt_new_keys() CASCADE'
 }

@@ -1,4 +1,4 @@
-# The guide's event trigger, which gives new bigserial and identity keys the default of
+# The event trigger of doc/convert/new_keys.sql, which gives new bigserial and identity keys the default of
 # snowflake ids: the keys that it adopts, those that it leaves alone, and malicious
 # roles.
 
@@ -13,7 +13,7 @@ use SnowflakeTest;
 use Test::More;
 
 my $node = new_server('new_tables');
-my ($recipe) = slurp_file('doc/guide.md') =~ /^```sql\n(CREATE FUNCTION public\.adopt_new_keys.*?)^```/ms;
+my $recipe = slurp_file('doc/convert/new_keys.sql');
 
 # Another extension, which has a table
 chomp(my $sharedir = `$ENV{PG_CONFIG} --sharedir`);

@@ -368,9 +368,6 @@ check_example node node_json_example.js
 sed '/node_json/d' node_json_example.js >trap.js
 query 'TRUNCATE orders'
 check_trap 'without node_json.js, ids in JSON lose digits' node trap.js
-# without the banner
-check "the guide shows node_json.js" "$(sed -n '/^```js of node_json.js$/,/^```$/{//!p}' "$throwaway/source/doc/guide.md")" = \
-	"$(sed 1,2d "$work/node_json.js")"
 
 # a Node.js without the feature, and Knex, which uses node-postgres
 install --prefix "$throwaway/node20" node@20.20.2

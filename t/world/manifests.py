@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Check the manifests in doc/kubernetes.md, or print their settings.
+"""Check the manifests in doc/servers, or print their settings.
 
 check [DIRECTORY]: they are valid YAML, all references resolve, and, given the directory of
 CloudNativePG's definitions, they have only known fields, with values of the right type.
@@ -11,9 +11,7 @@ import sys
 
 import yaml
 
-text = open('doc/kubernetes.md').read()
-manifests = [manifest for block in re.findall(r'^```yaml\n(.*?)^```', text, re.M | re.S)
-             for manifest in yaml.safe_load_all(block)]
+manifests = [manifest for name in glob.glob('doc/servers/*.yaml') for manifest in yaml.safe_load_all(open(name))]
 clusters = {m['metadata']['name']: m['spec'] for m in manifests if m['kind'] == 'Cluster'}
 orders = clusters['orders']
 failed = False
