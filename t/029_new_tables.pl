@@ -1,6 +1,6 @@
-# The event trigger of doc/convert/new_keys.sql, which gives new bigserial and identity keys the default of
-# snowflake ids: the keys that it adopts, those that it leaves alone, and malicious
-# roles.
+# The event trigger of doc/convert/new_keys.sql, which gives new bigserial and identity keys
+# the default of snowflake ids: the keys that it adopts, those that it leaves alone, and
+# malicious roles.
 
 use strict;
 use warnings;
