@@ -85,6 +85,8 @@ foreach my $section (
 	}
 }
 
+run_sql($node, 'postgres', 'uuidv7.sql', slurp_file('doc/convert/uuidv7.sql'));
+
 # The reference has everything that users may call or set, and every SQLSTATE.
 my $reference = slurp_file('doc/reference.md');
 my @functions = split /\n/, $node->safe_psql('postgres', <<'EOC');
