@@ -61,7 +61,7 @@ endif
 # PGXS tracks headers only if the server was configured with --enable-depend
 $(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/registry/*.h)
 
-# a build outside the source directory, such as Debian's, has no src yet
+# a build outside the source directory has no src yet
 $(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src
 $(CURDIR)/src:
 	mkdir -p $@

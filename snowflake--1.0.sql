@@ -163,7 +163,7 @@ COMMENT ON COLUMN snowflake_internal.guard.layout IS
 COMMENT ON COLUMN snowflake_internal.guard.older IS
 'no id of another layout is greater than this';
 COMMENT ON COLUMN snowflake_internal.guard.system IS
-'the system identifier of the server that makes the ids, as in pg_control_system(); 0 if none has been made yet';
+'the system identifier of the server that makes the ids, as in pg_control_system()';
 
 CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false)
 RETURNS void
@@ -231,7 +231,7 @@ BEGIN
 		('snowflake_lane', 'id bigint', 'integer', 'the lane that an id was made on'),
 		('snowflake_sequence', 'id bigint', 'integer', 'the number of an id within its tick and lane'),
 		('snowflake_tag', 'id bigint', 'integer', 'the tag of an id'),
-		('snowflake_inspect', 'id bigint', 'SETOF text', 'a picture of an id, line by line'),
+		('snowflake_inspect', 'id bigint', 'SETOF text ROWS 8', 'a picture of an id, line by line'),
 		('snowflake_from_timestamp', 'instant timestamptz', 'bigint', 'the smallest id of an instant''s tick'),
 		('snowflake_first_from', 'instant timestamptz', 'bigint',
 			'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick'),
@@ -251,7 +251,7 @@ BEGIN
 			AS 'MODULE_PATHNAME', '%1$s'
 			LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 			COMMENT ON FUNCTION %1$s(%2$s, text) IS %5$L$$,
-			f.name, f.argument, f.result, f.purpose, pg_catalog.concat(f.purpose, ', in the given layout'));
+			f.name, f.argument, f.result, f.purpose, pg_catalog.concat('in the given layout, ', f.purpose));
 	END LOOP;
 END
 $do$;
@@ -634,24 +634,18 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.lock_table(regclass, text) IS
 'run a LOCK TABLE with the name of a table in place of %s; an error if it was renamed meanwhile';
 
--- A step is a number of months, of days or of seconds.  Partitions follow a grid that does
--- not depend on the bounds, so that those of several calls fit together.  Weeks begin on a
--- Monday.
-CREATE FUNCTION snowflake_internal.partition_grid(step interval, lower_bound timestamptz, upper_bound timestamptz,
-	time_zone text,
-	OUT starts timestamptz,
-	OUT ends timestamptz,
-	OUT suffix text)
-RETURNS SETOF record
-LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+-- A step is a number of months, of days or of seconds; the others are 0.
+CREATE FUNCTION snowflake_internal.step_parts(step interval,
+	OUT months bigint,
+	OUT days bigint,
+	OUT seconds numeric)
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	origin CONSTANT timestamp := '2001-01-01';
-	months bigint := 0;
-	days bigint := 0;
-	seconds numeric := 0;
 BEGIN
+	months := 0;
+	days := 0;
+	seconds := 0;
 	IF isfinite(step) THEN
 		months := extract(year FROM step) * 12 + extract(month FROM step);
 		days := extract(day FROM step);
@@ -665,6 +659,30 @@ BEGIN
 			DETAIL = 'The step must be a positive number of months, of days, or of seconds.',
 			HINT = 'Use a step such as ''1 month'', ''7 days'' or ''6 hours''.';
 	END IF;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.step_parts(interval) IS
+'the parts of the step of partitions; an error unless one of them is positive';
+
+-- Partitions follow a grid that does not depend on the bounds, so that those of several calls
+-- fit together.  Weeks begin on a Monday.
+CREATE FUNCTION snowflake_internal.partition_grid(step interval, lower_bound timestamptz, upper_bound timestamptz,
+	time_zone text,
+	OUT starts timestamptz,
+	OUT ends timestamptz,
+	OUT suffix text)
+RETURNS SETOF record
+LANGUAGE plpgsql STABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	origin CONSTANT timestamp := '2001-01-01';
+	months bigint;
+	days bigint;
+	seconds numeric;
+BEGIN
+	SELECT * INTO months, days, seconds FROM snowflake_internal.step_parts(step);
 	RETURN QUERY
 		SELECT edge, next_edge, CASE
 				-- an hour comes twice when daylight saving time ends, except in UTC
@@ -743,6 +761,7 @@ BEGIN
 			MESSAGE = 'partitions can only be created at isolation level READ COMMITTED',
 			DETAIL = 'At other levels, partitions created by concurrent transactions would not be seen.';
 	END IF;
+	PERFORM snowflake_internal.step_parts(step);
 	IF lower_bound >= upper_bound THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'lower bound of partitions must be less than upper bound';
@@ -1980,10 +1999,9 @@ COMMENT ON FUNCTION snowflake_internal.execute_definition(text, text) IS
 'drop or create a view or a rule, or what belongs to it; a materialized view is refreshed with the search_path of the caller';
 
 -- Returns statements that drop dependent objects before the types change, and others that
--- create them again.  What only a try finds is tried if asked for.
+-- create them again.
 CREATE FUNCTION snowflake_internal.check_widening(label text, narrow text, widening text[],
-	roots oid[], root_names name[], root_types text[], recreate_views boolean, is_tried boolean,
-	callers_path text,
+	roots oid[], root_names name[], root_types text[], recreate_views boolean,
 	OUT removal text[],
 	OUT restoration text[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -2016,10 +2034,21 @@ BEGIN
 			DETAIL = obstacles.detail,
 			HINT = obstacles.hint;
 	END IF;
-	IF NOT is_tried THEN
-		RETURN;
-	END IF;
-	reasons := snowflake_internal.failing_statements(roots, root_names, root_types, callers_path);
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.check_widening(text, text, text[], oid[], name[], text[], boolean) IS
+'fail unless all types that have to change for an adoption can be changed, as far as the catalogs tell';
+
+CREATE FUNCTION snowflake_internal.try_widening(label text, roots oid[], root_names name[], root_types text[],
+	removal text[], restoration text[], callers_path text)
+RETURNS void
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	reasons text := snowflake_internal.failing_statements(roots, root_names, root_types, callers_path);
+BEGIN
 	IF reasons IS NOT NULL THEN
 		RAISE feature_not_supported USING
 			MESSAGE = format('column %s cannot be adopted because columns cannot be widened', label),
@@ -2036,8 +2065,8 @@ BEGIN
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_internal.check_widening(text, text, text[], oid[], name[], text[], boolean, boolean, text) IS
-'fail unless all types that have to change for an adoption can be changed';
+COMMENT ON FUNCTION snowflake_internal.try_widening(text, oid[], name[], text[], text[], text[], text) IS
+'the same on empty copies of the tables';
 
 CREATE FUNCTION snowflake_internal.report_locks(adopted regclass, roots oid[], root_names name[])
 RETURNS void
@@ -2145,8 +2174,12 @@ BEGIN
 		GROUP BY root
 	) AS part (relation, part_names, part_types);
 	obstacles := snowflake_internal.check_widening(label, CASE WHEN NOT widen_references THEN narrow END, widening,
-		roots, root_names, root_types, recreate_views, dry_run, callers_path);
+		roots, root_names, root_types, recreate_views);
 	PERFORM snowflake_internal.check_sequences(adopted, column_name, drop_sequence, keys, key_names);
+	IF dry_run THEN
+		PERFORM snowflake_internal.try_widening(label, roots, root_names, root_types,
+			obstacles.removal, obstacles.restoration, callers_path);
+	END IF;
 
 	statements := obstacles.removal || ('LOCK TABLE ' || locked || ' IN ACCESS EXCLUSIVE MODE') ||
 		snowflake_internal.adoption_statements(adopted, column_name, drop_sequence) || widening;
@@ -2227,9 +2260,6 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.adoption_keys(regnamespace, text[]) IS
 'keys that get their values from a sequence, in the topmost tables of a schema, but for those to exclude';
 
--- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
--- table once; then they set the defaults of the keys.  A step depends only on those
--- before it.  The plan leaves out steps that have been taken.
 -- Finds everything that is in the way before anything is changed.
 CREATE FUNCTION snowflake_internal.check_keys(adopted_schema regnamespace, keys oid[], names name[],
 	drop_sequence boolean, roots oid[], root_names name[], root_types text[],
@@ -2286,6 +2316,9 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.check_keys(regnamespace, oid[], name[], boolean, oid[], name[], text[], text, text, text[], text[], text) IS
 'fail with all reasons why keys cannot be adopted';
 
+-- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
+-- table once; then they set the defaults of the keys.  A step depends only on those
+-- before it.  The plan leaves out steps that have been taken.
 CREATE FUNCTION snowflake_internal.adoption_plan(adopted_schema regnamespace, keys oid[], names name[],
 	others oid[], other_names name[],
 	drop_sequence boolean, recreate_views boolean,

@@ -97,11 +97,12 @@ need_build_packages()
 	need_packages "${packages[@]}" "$@"
 }
 
-# Install missing packages, which stay; what apt says goes to a log.  A cluster that the
-# package of a server has made is dropped again.  Without apt, only name what is missing.
+# Install missing packages, which stay; what apt says goes to a log.  The package of a server
+# makes a cluster "main": it is dropped again, unless there was a trace of it before.
+# Without apt, only name what is missing.
 need_packages()
 {
-	local package log clusters version name missing=()
+	local package log version fresh="" missing=()
 
 	command -v apt-get >/dev/null || {
 		for package in make gcc patch prove tini; do
@@ -118,8 +119,13 @@ need_packages()
 	[ ${#missing[@]} -eq 0 ] && return
 
 	echo "Installing packages, which stay: ${missing[*]}" >&2
+	as_root true
+	for version in "${missing[@]}"; do
+		[[ $version =~ ^postgresql-([0-9]+)$ ]] || continue
+		version=${BASH_REMATCH[1]}
+		[ -e "/etc/postgresql/$version" ] || [ -e "/var/lib/postgresql/$version" ] || fresh+=" $version"
+	done
 	log=$(mktemp --tmpdir snowflake-apt.XXXXXX)
-	clusters=$(list_clusters)
 	# RUNLEVEL=1 keeps the package of a server from starting it
 	{
 		as_root apt-get update -q &&
@@ -127,15 +133,9 @@ need_packages()
 				apt-get install -q -y --no-install-recommends "${missing[@]}"
 	} </dev/null >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "could not install the packages, see $log"; }
 	rm "$log"
-	while read -r version name; do
-		as_root pg_dropcluster --stop "$version" "$name"
-	done < <(comm -13 <(echo "$clusters") <(list_clusters))
-}
-
-# Print the version and the name of each of Debian's clusters.
-list_clusters()
-{
-	! command -v pg_lsclusters >/dev/null || pg_lsclusters --no-header | awk '{ print $1, $2 }' | sort
+	for version in $fresh; do
+		[ ! -e "/etc/postgresql/$version/main" ] || as_root pg_dropcluster --stop "$version" main </dev/null
+	done
 }
 
 # Install Node.js, its driver pg, and any other npm packages given, in the directory of
@@ -469,8 +469,11 @@ wait_for_lease()
 # server.
 start_throwaway_server()
 {
+	local pg_config
+
 	need_build_packages
 	version=$(native_version)
+	pg_config=$(native_pg_config)
 
 	throwaway=$(mktemp --directory --tmpdir snowflake.XXXXXX)
 	trap stop_throwaway_server EXIT
@@ -479,7 +482,7 @@ start_throwaway_server()
 	cd "$throwaway" || die "cannot enter $throwaway"
 	copy_sources "$throwaway/source"
 	[ "$(id -u)" -ne 0 ] || chown postgres "$throwaway"
-	stage_server "$throwaway/source" "$throwaway/stage" "$(native_pg_config)" \
+	stage_server "$throwaway/source" "$throwaway/stage" "$pg_config" \
 		>"$throwaway/staged.conf" 2>"$throwaway/build.log" ||
 		{ cat "$throwaway/build.log"; die "could not build the extension"; }
 	cat "$throwaway/staged.conf" - >"$throwaway/settings"

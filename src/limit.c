@@ -57,6 +57,7 @@
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
+#include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "clock.h"

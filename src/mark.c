@@ -574,7 +574,7 @@ Guard
 MarkCurrentGuard(void)
 {
 	Mark		mark;
-	Guard		guard = {.exempt = -1};
+	Guard		guard = {.exempt = -1,.system = GetSystemIdentifier()};
 	Relation	view;
 	bool		has_page;
 	bool		is_sound;

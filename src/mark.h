@@ -26,7 +26,7 @@ typedef struct Guard
 	int64		others;			/* other workers begin above; 0: no reset */
 	int64		layout;			/* hash of the layout of that; 0: not known */
 	int64		older;			/* ids of other layouts are at most this */
-	int64		system;			/* identifier of the server; 0: not known */
+	int64		system;			/* identifier of the server that makes them */
 } Guard;
 
 typedef enum MarkMode

@@ -257,7 +257,7 @@ is( functions_of('snowflake'),
 		  check_sequences check_values check_widening chunk_length columns_to_widen dependents execute_definition failing_statements
 		  fixed_columns functions grants inheritance_tree integer_functions key_defaults layout likely_references recreation_error sequence_uses
 		  lock_table named_columns obstacles other_columns partition_grid partitions recreate_view recreation
-		  report_locks report_references snowflake_adopt snowflake_adopt_all suffixes topmost_tables widening widening_error
+		  report_locks report_references snowflake_adopt snowflake_adopt_all step_parts suffixes topmost_tables try_widening widening widening_error
 		  worker_id_hint),
 		keys %calls),
 	'the test calls all functions of the extension');
