@@ -119,7 +119,7 @@ need_packages()
 	[ ${#missing[@]} -eq 0 ] && return
 
 	echo "Installing packages, which stay: ${missing[*]}" >&2
-	as_root true
+	[ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || die "install these packages, or run this as root"
 	for version in "${missing[@]}"; do
 		[[ $version =~ ^postgresql-([0-9]+)$ ]] || continue
 		version=${BASH_REMATCH[1]}
