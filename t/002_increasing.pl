@@ -1,89 +1,16 @@
-# The ids of a backend strictly increase, in every layout, across spills, with tags, and
-# whatever other sessions do.  With one lane, ids increase across all sessions.
+# The ids of a session strictly increase, in layouts of all kinds, with tags, and whatever
+# other sessions do.  With one lane, ids increase across all sessions.  The simulator has
+# all orders of events; this shows on real servers that the pieces fit.
 
 use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
 
-use IPC::Run;
 use PostgreSQL::Test::Cluster;
 use PostgreSQL::Test::Utils;
 use SnowflakeTest;
 use Test::More;
-
-# Make a million ids in one statement, or ten with SNOWFLAKE_LONG_TESTS, and check their
-# order, while eight sessions keep making ids as well.
-my $ids = $ENV{SNOWFLAKE_LONG_TESTS} ? 10_000_000 : 1_000_000;
-my @layouts = (
-
-	# lane above sequence: ids spill to other lanes
-	[ 'snowflake', 'spills' ],
-	[ 'time:41 worker:4 lane:6 tag:4 sequence:8', 'spills' ],
-	[ 'time:51 lane:5 sequence:5 tick:1us', '' ],
-
-	# sequence above lane: ids stay on their lane
-	[ 'time:41 sequence:14 worker:4 lane:4', 'stays' ],
-	[ 'time:38 sequence:16 lane:3 tick:10ms', 'stays' ],
-
-	# no lanes
-	[ 'time:39 sequence:20 worker:4 tick:10ms', 'stays' ]);
-
-foreach my $case (@layouts)
-{
-	my ($layout, $lanes) = @$case;
-	my $node = new_server(
-		'busy' . $layout =~ s/\W/_/gr,
-		'snowflake.layout' => $layout);
-	my $script = $node->basedir . '/neighbor.sql';
-
-	append_to_file(
-		$script,
-		'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)');
-	my $err = '';
-	my $application = $ENV{PGAPPNAME};
-	$ENV{PGAPPNAME} = 'neighbor';
-	my $neighbors = IPC::Run::start(
-		[
-			$node->installed_command('pgbench'), '--no-vacuum',
-			'--client=8', '--time=600', "--file=$script",
-			'--host=' . $node->host, '--port=' . $node->port, 'postgres'
-		],
-		'>' => '/dev/null',
-		'2>' => \$err);
-	$ENV{PGAPPNAME} = $application;
-	$node->poll_query_until(
-		'postgres',
-		"SELECT count(*) = 8 FROM pg_stat_activity WHERE application_name = 'neighbor'") or die 'neighbors do not work';
-	# the machine may have few cores, and the neighbors need not take most of them
-	system(
-		'renice', '-n', '10', '-p',
-		split /\n/,
-		$node->safe_psql(
-			'postgres',
-			"SELECT pid FROM pg_stat_activity WHERE application_name = 'neighbor'")) == 0
-	  or die 'could not renice';
-
-	my ($count, $disorder, $used_lanes, $busy) = split /\|/,
-	  $node->safe_psql(
-		'postgres', qq{
-SELECT count(*), count(*) FILTER (WHERE id <= previous), bit_count(bit_or(1::bigint << coalesce(snowflake_lane(id), 0))::bit(64)),
-	(SELECT count(*) FROM pg_stat_activity WHERE application_name = 'neighbor')
-FROM (SELECT id, lag(id) OVER () AS previous
-	  FROM (SELECT snowflake_nextval() AS id FROM generate_series(1, $ids)) AS m) AS n
-});
-	is("$count $disorder", "$ids 0", "ids increase in '$layout'");
-	is($busy, 8, 'while eight neighbors are busy');
-	cmp_ok($used_lanes, '>', 1, 'across spills') if $lanes eq 'spills';
-	is($used_lanes, 1, 'on one lane') if $lanes eq 'stays';
-
-	$node->safe_psql(
-		'postgres',
-		"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'neighbor'");
-	$neighbors->finish;
-	unlike($err, qr/SF0\d\d|snowflake ids/, 'no neighbor fails');
-	$node->stop;
-}
 
 # Sessions take bursts of ids at random times, in layouts so narrow that they keep
 # colliding, pushing lanes ahead and waiting for the clock.  Each checks that its own
@@ -91,15 +18,12 @@ FROM (SELECT id, lag(id) OVER () AS previous
 # over the ids of all finds duplicates.
 my @narrow = (
 	'time:41 worker:5 timeline:2 lane:1 sequence:2',
-	'time:41 worker:5 timeline:2 lane:3 sequence:1',
 	'time:41 lane:2 worker:5',
 	'time:41 worker:5 sequence:3 lane:2',
 	'time:41 sequence:4',
 	'time:41 lane:2 tag:4 worker:5 sequence:3',
-	'time:41 tag:4 lane:2 worker:5 sequence:3',
 	'time:41 lane:2 sequence:3 worker:5 tag:4',
-	'time:51 sequence:3 lane:2 tick:1us',
-	'time:61 lane:1 tick:1us');
+	'time:51 sequence:3 lane:2 tick:1us');
 
 foreach my $layout (@narrow)
 {
