@@ -223,35 +223,43 @@ DO $do$
 DECLARE
 	f record;
 BEGIN
-	FOR f IN SELECT * FROM (VALUES
-		('snowflake_timestamp', 'id bigint', 'timestamptz', 'when an id was made: the start of its tick'),
-		('snowflake_datacenter_id', 'id bigint', 'integer', 'the datacenter id of an id'),
-		('snowflake_worker_id', 'id bigint', 'integer', 'the worker id of an id'),
-		('snowflake_timeline', 'id bigint', 'integer', 'the low bits of the WAL timeline that an id was made on'),
-		('snowflake_lane', 'id bigint', 'integer', 'the lane that an id was made on'),
-		('snowflake_sequence', 'id bigint', 'integer', 'the number of an id within its tick and lane'),
-		('snowflake_tag', 'id bigint', 'integer', 'the tag of an id'),
-		('snowflake_inspect', 'id bigint', 'SETOF text ROWS 8', 'a picture of an id, line by line'),
-		('snowflake_from_timestamp', 'instant timestamptz', 'bigint', 'the smallest id of an instant''s tick'),
-		('snowflake_first_from', 'instant timestamptz', 'bigint',
-			'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick'),
-		('snowflake_last_before', 'instant timestamptz', 'bigint',
-			'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick')
-	) AS functions (name, argument, result, purpose)
+	FOR f IN
+		SELECT pg_catalog.concat(name, '(', argument, layout, ')') AS signature, result, name AS symbol, volatility,
+			pg_catalog.concat(prefix, purpose) AS purpose
+		FROM (VALUES
+			('snowflake_timestamp', 'id bigint', 'timestamptz', 'when an id was made: the start of its tick'),
+			('snowflake_datacenter_id', 'id bigint', 'integer', 'the datacenter id of an id'),
+			('snowflake_worker_id', 'id bigint', 'integer', 'the worker id of an id'),
+			('snowflake_timeline', 'id bigint', 'integer', 'the low bits of the WAL timeline that an id was made on'),
+			('snowflake_lane', 'id bigint', 'integer', 'the lane that an id was made on'),
+			('snowflake_sequence', 'id bigint', 'integer', 'the number of an id within its tick and lane'),
+			('snowflake_tag', 'id bigint', 'integer', 'the tag of an id'),
+			('snowflake_inspect', 'id bigint', 'SETOF text ROWS 8', 'a picture of an id, line by line'),
+			('snowflake_from_timestamp', 'instant timestamptz', 'bigint', 'the smallest id of an instant''s tick'),
+			('snowflake_first_from', 'instant timestamptz', 'bigint',
+				'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick'),
+			('snowflake_last_before', 'instant timestamptz', 'bigint',
+				'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick')
+		) AS functions (name, argument, result, purpose),
+			(VALUES ('', 'STABLE', ''), (', layout text', 'IMMUTABLE', 'in the given layout, ')) AS forms (layout, volatility, prefix)
+		UNION ALL
+		-- for functions in PL/pgSQL
+		VALUES
+			('snowflake_internal.worker_id(id bigint)', 'integer', 'snowflake_worker_id', 'STABLE', 'snowflake_worker_id()'),
+			('snowflake_internal.time_of(id bigint, layout text)', 'timestamptz', 'snowflake_timestamp', 'IMMUTABLE', 'snowflake_timestamp()'),
+			('snowflake_internal.from_timestamp(instant timestamptz, layout text)', 'bigint', 'snowflake_from_timestamp', 'IMMUTABLE', 'snowflake_from_timestamp()'),
+			('snowflake_internal.first_from(instant timestamptz)', 'bigint', 'snowflake_first_from', 'STABLE', 'snowflake_first_from()'),
+			('snowflake_internal.first_from(instant timestamptz, layout text)', 'bigint', 'snowflake_first_from', 'IMMUTABLE', 'snowflake_first_from()'),
+			('snowflake_internal.last_before(instant timestamptz)', 'bigint', 'snowflake_last_before', 'STABLE', 'snowflake_last_before()'),
+			('snowflake_internal.last_before(instant timestamptz, layout text)', 'bigint', 'snowflake_last_before', 'IMMUTABLE', 'snowflake_last_before()')
 	LOOP
 		EXECUTE pg_catalog.format($$
-			CREATE FUNCTION %1$s(%2$s)
-			RETURNS %3$s
-			AS 'MODULE_PATHNAME', '%1$s'
-			LANGUAGE C STABLE STRICT PARALLEL SAFE;
-			COMMENT ON FUNCTION %1$s(%2$s) IS %4$L;
-
-			CREATE FUNCTION %1$s(%2$s, layout text)
-			RETURNS %3$s
-			AS 'MODULE_PATHNAME', '%1$s'
-			LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-			COMMENT ON FUNCTION %1$s(%2$s, text) IS %5$L$$,
-			f.name, f.argument, f.result, f.purpose, pg_catalog.concat('in the given layout, ', f.purpose));
+			CREATE FUNCTION %1$s
+			RETURNS %2$s
+			AS 'MODULE_PATHNAME', '%3$s'
+			LANGUAGE C %4$s STRICT PARALLEL SAFE;
+			COMMENT ON FUNCTION %1$s IS %5$L$$,
+			f.signature, f.result, f.symbol, f.volatility, f.purpose);
 	END LOOP;
 END
 $do$;
@@ -442,33 +450,8 @@ COMMENT ON FUNCTION snowflake_capacity(text) IS
 'the given layout: when its ids begin (the epoch) and end, how many workers there can be, and the most ids that each can make per second';
 
 --
--- The functions above, for those in PL/pgSQL
+-- More of the functions above, for those in PL/pgSQL
 --
-
-DO $do$
-DECLARE
-	f record;
-BEGIN
-	FOR f IN SELECT * FROM (VALUES
-		('worker_id(id bigint)', 'integer', 'snowflake_worker_id', 'STABLE'),
-		('time_of(id bigint, layout text)', 'timestamptz', 'snowflake_timestamp', 'IMMUTABLE'),
-		('from_timestamp(instant timestamptz, layout text)', 'bigint', 'snowflake_from_timestamp', 'IMMUTABLE'),
-		('first_from(instant timestamptz)', 'bigint', 'snowflake_first_from', 'STABLE'),
-		('first_from(instant timestamptz, layout text)', 'bigint', 'snowflake_first_from', 'IMMUTABLE'),
-		('last_before(instant timestamptz)', 'bigint', 'snowflake_last_before', 'STABLE'),
-		('last_before(instant timestamptz, layout text)', 'bigint', 'snowflake_last_before', 'IMMUTABLE')
-	) AS functions (signature, result, name, volatility)
-	LOOP
-		EXECUTE pg_catalog.format($$
-			CREATE FUNCTION snowflake_internal.%1$s
-			RETURNS %2$s
-			AS 'MODULE_PATHNAME', '%3$s'
-			LANGUAGE C %4$s STRICT PARALLEL SAFE;
-			COMMENT ON FUNCTION snowflake_internal.%1$s IS '%3$s()'$$,
-			f.signature, f.result, f.name, f.volatility);
-	END LOOP;
-END
-$do$;
 
 -- with the privileges of the caller, who needs that for snowflake_advance()
 CREATE FUNCTION snowflake_internal.advance(id bigint)
@@ -2260,11 +2243,11 @@ $$;
 COMMENT ON FUNCTION snowflake_internal.adoption_keys(regnamespace, text[]) IS
 'keys that get their values from a sequence, in the topmost tables of a schema, but for those to exclude';
 
--- Finds everything that is in the way before anything is changed.
+-- Finds everything that is in the way before anything is changed.  Returns what check_widening() does.
 CREATE FUNCTION snowflake_internal.check_keys(adopted_schema regnamespace, keys oid[], names name[],
-	drop_sequence boolean, roots oid[], root_names name[], root_types text[],
-	dependents text, dependents_hint text, removal text[], restoration text[], callers_path text)
-RETURNS void
+	drop_sequence boolean, roots oid[], root_names name[], root_types text[], recreate_views boolean, callers_path text,
+	OUT removal text[],
+	OUT restoration text[])
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET client_min_messages = warning
@@ -2273,6 +2256,7 @@ AS $$
 DECLARE
 	key regclass;
 	key_name name;
+	obstacles record;
 	reasons text[] := '{}';
 	message text;
 	detail text;
@@ -2297,7 +2281,10 @@ BEGIN
 	reasons := reasons || ARRAY(SELECT format('You must be owner of table %s.', oid::regclass)
 		FROM pg_class
 		WHERE NOT pg_has_role(relowner, 'USAGE') AND (oid = ANY (keys) OR oid = ANY (roots)));
-	reasons := array_remove(reasons || dependents, NULL);
+	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
+	removal := obstacles.removal;
+	restoration := obstacles.restoration;
+	reasons := array_remove(reasons || obstacles.detail, NULL);
 	-- only the last thing in the way can be one that only a try finds
 	IF reasons = '{}' THEN
 		reasons := array_remove(ARRAY[snowflake_internal.failing_statements(roots, root_names, root_types, callers_path),
@@ -2308,12 +2295,12 @@ BEGIN
 			MESSAGE = format('not all keys of schema %s can be adopted', adopted_schema),
 			DETAIL = (SELECT string_agg(DISTINCT reason, E'\n') FROM unnest(reasons) AS reason),
 			HINT = concat_ws(E'\n', 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or leave keys out with excluding.',
-				nullif(dependents_hint, ''));
+				nullif(obstacles.hint, ''));
 	END IF;
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_internal.check_keys(regnamespace, oid[], name[], boolean, oid[], name[], text[], text, text, text[], text[], text) IS
+COMMENT ON FUNCTION snowflake_internal.check_keys(regnamespace, oid[], name[], boolean, oid[], name[], text[], boolean, text) IS
 'fail with all reasons why keys cannot be adopted';
 
 -- The steps of snowflake_adopt_all(): first they widen all columns, and rewrite each
@@ -2342,9 +2329,8 @@ DECLARE
 BEGIN
 	SELECT array_agg(relid), array_agg(attname), array_agg(new_type) INTO roots, root_names, root_types
 	FROM snowflake_internal.columns_to_widen(keys, names, others, other_names, true);
-	SELECT * INTO obstacles FROM snowflake_internal.obstacles(roots, root_names, recreate_views);
-	PERFORM snowflake_internal.check_keys(adopted_schema, keys, names, drop_sequence, roots, root_names, root_types,
-		obstacles.detail, obstacles.hint, obstacles.removal, obstacles.restoration, callers_path);
+	obstacles := snowflake_internal.check_keys(adopted_schema, keys, names, drop_sequence, roots, root_names, root_types,
+		recreate_views, callers_path);
 
 	RETURN QUERY
 		WITH widened (relid, names, types, numbers) AS (

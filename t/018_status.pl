@@ -279,24 +279,41 @@ ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflak
 is( status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > now(), lease_starts < now()'),
 	'0|registry|held|t|t', 'the status shows the lease');
 
+# Stop a server, and return where the mark or its guard is, its page, and the offset of the
+# first item in it.
+sub stop_and_read_page
+{
+	my ($node, $relation) = @_;
+	my $path = $node->data_dir . '/'
+	  . $node->safe_psql('postgres', "SELECT pg_relation_filepath('snowflake_internal.$relation')");
+
+	$node->stop;
+	# from 18 on, pages have checksums, which would notice changes first
+	run_log([ 'pg_checksums', '--disable', '--pgdata' => $node->data_dir ]);
+	my $page = slurp_file($path);
+	return ($path, $page, unpack('L', substr($page, 24, 4)) & 0x7fff);
+}
+
+sub write_page
+{
+	my ($path, $page) = @_;
+
+	unlink $path;
+	append_to_file($path, $page);
+	return;
+}
+
 # A mark that comes from another server, such as that of a subscriber, has another system
 # identifier in its guard.  The status shows it until ids are made; then the log reports
 # it, once.
 sub set_system
 {
 	my ($node, $system) = @_;
-	my $path =
-	  $node->data_dir . '/' . $node->safe_psql('postgres', "SELECT pg_relation_filepath('snowflake_internal.guard')");
+	my ($path, $page, $offset) = stop_and_read_page($node, 'guard');
 
-	$node->stop;
-	# from 18 on, pages have checksums
-	run_log([ 'pg_checksums', '--disable', '--pgdata' => $node->data_dir ]);
-	my $page = slurp_file($path);
-	# the sixth bigint of the first item
-	my $offset = unpack('L', substr($page, 24, 4)) & 0x7fff;
+	# the sixth bigint of the row
 	substr($page, $offset + ord(substr($page, $offset + 22, 1)) + 40, 8) = pack('q', $system);
-	unlink $path;
-	append_to_file($path, $page);
+	write_page($path, $page);
 	$node->start;
 	return;
 }
@@ -332,15 +349,9 @@ my $last_id;
 foreach my $relation ('mark', 'guard')
 {
 	$last_id = $other->safe_psql('postgres', 'SELECT snowflake_nextval()');
-	my $page_file = $other->data_dir . '/'
-	  . $other->safe_psql('postgres', "SELECT pg_relation_filepath('snowflake_internal.$relation')");
-	$other->stop;
-	# from 18 on, pages have checksums, which would notice it first
-	run_log([ 'pg_checksums', '--disable', '--pgdata' => $other->data_dir ]);
-	my $page = slurp_file($page_file);
-	# the first item: 15 bits of offset, 2 of flags, and 15 of length
+	my ($page_file, $page, $offset) = stop_and_read_page($other, $relation);
+	# 15 bits of offset, 2 of flags, and 15 of length
 	my $item = unpack('L', substr($page, 24, 4));
-	my $offset = $item & 0x7fff;
 
 	foreach my $damage (
 		[ 'is outside', 24, pack('L', $item | 0x7fff) ],
@@ -353,16 +364,14 @@ foreach my $relation ('mark', 'guard')
 		my $damaged = $page;
 
 		substr($damaged, $at, length $bytes) = $bytes;
-		unlink $page_file;
-		append_to_file($page_file, $damaged);
+		write_page($page_file, $damaged);
 		$other->start;
 		like(
 			(sqlstate_of($other, 'SELECT snowflake_nextval()'))[0], qr/^XX001$/,
 			"the row of the $relation $how: an error");
 		$other->stop('immediate');
 	}
-	unlink $page_file;
-	append_to_file($page_file, $page);
+	write_page($page_file, $page);
 	$other->start;
 	cmp_ok(
 		$other->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last_id,
