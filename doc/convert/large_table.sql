@@ -5,6 +5,25 @@
 -- tables.  Copy this file and put your own names into it.  Run it until it ends without an
 -- error.  You may interrupt it at any point: the next run skips the steps that are done.
 --
+-- Before you begin:
+--
+-- - If clients wait too long for rows, make the batches smaller.
+-- - The updates fire your triggers.  To prevent that, set session_replication_role to replica by
+--   PGOPTIONS, as the owner of the tables, to whom a superuser has granted SET ON PARAMETER
+--   session_replication_role.  Do not run this as a superuser: the updates run the functions in
+--   CHECK constraints and index expressions with the rights of that role.
+-- - The new column comes last in the table.  This matters to SELECT *, and to an INSERT without a
+--   list of columns.
+-- - A prepared statement that returns the column fails once the type has changed.  Many drivers
+--   prepare it again by themselves; reconnect the others.
+-- - Views, policies, generated columns and other objects that depend on an old column must be
+--   dropped and created again, with their privileges, in step 5.  An error lists those that you
+--   forgot.  Privileges on the column itself, and indexes and CHECK constraints that you did not
+--   copy, are lost without an error.
+-- - Partitioned tables have no CREATE INDEX CONCURRENTLY, so this cannot convert them.
+--
+-- The example:
+--
 --	CREATE TABLE accounts (id serial PRIMARY KEY, owner text);
 --	CREATE TABLE entries (id bigserial PRIMARY KEY,
 --		account_id integer NOT NULL REFERENCES accounts ON DELETE CASCADE, amount numeric NOT NULL);
