@@ -267,10 +267,9 @@ in_directory()
 
 # The longest tests, longest first.  script/test runs them on the native version only.
 # shellcheck disable=SC2034
-long_tests=(t/007_mark.pl t/009_failover.pl t/011_reset.pl t/016_lease.pl t/025_waits.pl
-	t/013_blocks.pl t/024_transactions.pl t/001_unique.pl t/002_increasing.pl t/023_fair.pl
-	t/008_crash.pl t/006_dump.pl t/026_sql_only.pl t/028_convert.pl t/005_balance.pl
-	t/014_mask.pl)
+long_tests=(t/025_waits.pl t/016_lease.pl t/023_fair.pl t/007_mark.pl t/008_crash.pl
+	t/009_failover.pl t/006_dump.pl t/002_increasing.pl t/001_unique.pl t/024_transactions.pl
+	t/011_reset.pl t/026_sql_only.pl t/014_mask.pl)
 
 # Run one of our scripts in a release, on a copy of the sources.
 run_in_release()

@@ -2,15 +2,9 @@
 # other sessions do.  With one lane, ids increase across all sessions.  The simulator has
 # all orders of events; this shows on real servers that the pieces fit.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 # Sessions take bursts of ids at random times, in layouts so narrow that they keep
 # colliding, pushing lanes ahead and waiting for the clock.  Each checks that its own
@@ -28,17 +22,14 @@ my @narrow = (
 foreach my $layout (@narrow)
 {
 	my $node = new_server(
-		'narrow' . $layout =~ s/\W/_/gr,
-		'snowflake.layout' => $layout,
-		'snowflake.max_ahead' => '1s',
+		'narrow' . $layout =~ s/\W/_/gr, 'snowflake.layout' => $layout, 'snowflake.max_ahead' => '1s',
 		'snowflake.max_wait' => '60s');
 	my $tags = $layout =~ /tag/ ? 16 : 1;
 	my $nextval = $tags > 1 ? 'snowflake_nextval(tag)' : 'snowflake_nextval()';
 
 	# if tag is above sequence, ids increase only per tag
 	my $per_tag = $layout =~ /tag.*sequence/ ? 'tag' : '0';
-	$node->safe_psql(
-		'postgres', qq{
+	sql($node, qq{
 CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY);
 CREATE FUNCTION burst(size int) RETURNS void LANGUAGE plpgsql AS \$\$
 DECLARE
@@ -65,35 +56,29 @@ END \$\$;
 ALTER DATABASE postgres SET test.last_ids = '{}';
 });
 	run_clients(
-		$node,
-		'--client=12 --jobs=2 --protocol=prepared --transactions=60',
-		"ids of sessions in bursts increase in '$layout'",
-		"\\set size random(1, 100)\nSELECT burst(:size)");
+		$node, '--client=12 --jobs=2 --protocol=prepared --transactions=60',
+		"ids of sessions in bursts increase in '$layout'", "\\set size random(1, 100)\nSELECT burst(:size)");
 	$node->stop;
 }
 
 # One lane: ids increase across sessions.  A row lock orders the sessions.
 my $node = new_server('lane0', 'snowflake.layout' => 'snowflake lane:0');
-$node->safe_psql('postgres', <<'EOC');
+sql($node, <<'EOC');
 CREATE TABLE counter AS SELECT 0 AS n;
 CREATE UNLOGGED TABLE log (n int, id bigint);
 EOC
 run_clients(
-	$node,
-	'--client=16 --jobs=2 --protocol=prepared --transactions=1000',
-	'sessions make ids in turns',
+	$node, '--client=16 --jobs=2 --protocol=prepared --transactions=1000', 'sessions make ids in turns',
 	<<'EOC');
 BEGIN;
 UPDATE counter SET n = n + 1 RETURNING n \gset
 INSERT INTO log VALUES (:n, snowflake_nextval());
 END;
 EOC
-is( $node->safe_psql(
-		'postgres',
-		'SELECT count(*), count(*) FILTER (WHERE id <= previous) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM log) AS l'
-	),
-	'16000|0',
-	'ids increase across sessions with lane:0');
+sql_is(
+	$node,
+	'SELECT count(*), count(*) FILTER (WHERE id <= previous) FROM (SELECT id, lag(id) OVER (ORDER BY n) AS previous FROM log) AS l',
+	'16000|0', 'ids increase across sessions with lane:0');
 $node->stop;
 
 # The memory of a session does not grow with the ids that it makes.
@@ -108,33 +93,6 @@ $memory->query_safe($burst) foreach 1 .. 3;
 # caches may grow a little, but not by anything per id
 cmp_ok($memory->query_safe($used), '<', $used_before + 100_000, 'memory does not grow with ids');
 $memory->quit;
-$node->stop;
-
-# A reload lowers the worker id within a tick: ids continue in the next tick.
-$node = new_server(
-	'reload',
-	'snowflake.layout' => 'snowflake time:31 tick:1s sequence:22',
-	'snowflake.worker_id' => 31);
-my $session = $node->background_psql('postgres');
-foreach my $worker_id (7, 30, 0)
-{
-	my $id = $session->query_safe('SELECT snowflake_nextval()');
-	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.worker_id = $worker_id");
-	$node->reload;
-	my $next;
-	foreach (1 .. 100)
-	{
-		$next = $session->query_safe('SELECT snowflake_nextval()');
-		last if $next <= $id;
-		last if $session->query_safe("SELECT snowflake_worker_id($next)") == $worker_id;
-		$id = $next;
-		select(undef, undef, undef, 0.05);
-	}
-	is( $session->query_safe("SELECT snowflake_worker_id($next)"),
-		$worker_id, "a session switches to worker id $worker_id");
-	cmp_ok($next, '>', $id, 'with a greater id');
-}
-$session->quit;
 $node->stop;
 
 done_testing();

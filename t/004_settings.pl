@@ -1,19 +1,10 @@
 # Settings that cannot be used, set where they must not be, or changed under a running
 # server; a library of another version; and too little shared memory.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
 use Cwd qw(abs_path);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep);
-
-my ($code, $message);
 
 # A setting that cannot be used makes generation fail, whether the library is preloaded
 # or not.  The server starts, and everything else works.
@@ -30,12 +21,12 @@ my @unusable = (
 
 # A superuser can have the sessions of a database know the settings from their start.
 my $loads = new_server('session_preload');
-is((sqlstate_of($loads, 'SHOW snowflake.worker_id'))[0], '42704', 'a setting is unknown at first');
-$loads->safe_psql('postgres', "ALTER DATABASE postgres SET session_preload_libraries = 'snowflake'");
-is($loads->safe_psql('postgres', 'SHOW snowflake.worker_id'), 0, 'session_preload_libraries lets new sessions know it');
-$loads->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.worker_id = 3');
+sql_fails($loads, 'SHOW snowflake.worker_id', '42704', 'a setting is unknown at first');
+sql($loads, "ALTER DATABASE postgres SET session_preload_libraries = 'snowflake'");
+sql_is($loads, 'SHOW snowflake.worker_id', 0, 'session_preload_libraries lets new sessions know it');
+sql($loads, 'ALTER SYSTEM SET snowflake.worker_id = 3');
 $loads->restart;
-is($loads->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'), 3, 'and change it');
+sql_is($loads, 'SELECT snowflake_worker_id(snowflake_nextval())', 3, 'and change it');
 $loads->stop;
 
 foreach my $preload (0, 1)
@@ -48,33 +39,28 @@ foreach my $preload (0, 1)
 		my ($name, $value, $reason) = @$case;
 		my $conf = slurp_file($node->data_dir . '/postgresql.conf');
 
-		$node->append_conf('postgresql.conf', "$name = '$value'");
-		$node->restart;
-		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-		is($code, 'F0000', "$when: $name = '$value' fails generation");
-		like($message, qr/parameter "$name" cannot be used.*DETAIL:.*$reason.*HINT:/s, 'with the reason');
-		is( $node->safe_psql('postgres', "SELECT snowflake_worker_id(1541815603606036480, 'twitter')"),
-			26, 'decoding with a layout argument still works');
+		restart_with($node, conf => "$name = '$value'");
+		sql_fails(
+			$node, 'SELECT snowflake_nextval()', 'F0000', "$when: $name = '$value' fails generation",
+			qr/parameter "$name" cannot be used.*DETAIL:.*$reason.*HINT:/s);
+		sql_is(
+			$node, "SELECT snowflake_worker_id(1541815603606036480, 'twitter')", 26,
+			'decoding with a layout argument still works');
 
 		# a session that saw the error works once the setting is corrected
 		my $session = $node->background_psql('postgres', on_error_stop => 0);
 		$session->query('SELECT snowflake_nextval()');
-		$session->{stderr} = '';
-		unlink $node->data_dir . '/postgresql.conf';
-		append_to_file($node->data_dir . '/postgresql.conf', $conf);
 		my $usable = { layout => 'snowflake', sequence_start => 'zero' }->{ $name =~ s/.*\.//r } // 0;
 		set_and_reload($node, "$name = '$usable'");
 		my $id = '';
 
-		foreach (1 .. 100)
+		for (my $try = 0; $try < 100 && $id eq ''; $try++)
 		{
 			$id = $session->query('SELECT snowflake_nextval()');
-			last if $id =~ /^\d+$/;
-			$session->{stderr} = '';
-			select(undef, undef, undef, 0.05);
+			sleep 0.05;
 		}
 		like($id, qr/^\d+$/, "$when: ids are made once a reload corrects $name");
-		$session->{stderr} = '';
+		take_errors($session);
 		$session->quit;
 		unlink $node->data_dir . '/postgresql.conf';
 		append_to_file($node->data_dir . '/postgresql.conf', $conf);
@@ -84,40 +70,36 @@ foreach my $preload (0, 1)
 
 # A worker id that does not fit the layout is an error when an id is made.
 my $node = new_server('range', 'snowflake.worker_id' => 32);
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'F0000', 'a worker id that does not fit is an error');
-like($message, qr/"snowflake\.worker_id" is out of range.*32.*takes values from 0 to 31/s, 'the error gives the range');
+sql_fails(
+	$node, 'SELECT snowflake_nextval()', 'F0000', 'a worker id that does not fit is an error',
+	qr/"snowflake\.worker_id" is out of range.*32.*takes values from 0 to 31/s);
 set_and_reload($node, 'snowflake.worker_id = 31');
-is($node->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'), 31, 'the largest fits');
+sql_is($node, 'SELECT snowflake_worker_id(snowflake_nextval())', 31, 'the largest fits');
 set_and_reload($node, 'snowflake.datacenter_id = 1');
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-like(
-	$message, qr/"snowflake\.datacenter_id" is out of range.*has no field "datacenter"/s,
-	'a datacenter id is an error if the layout lacks the field');
+sql_fails(
+	$node, 'SELECT snowflake_nextval()', 'F0000', 'a datacenter id is an error if the layout lacks the field',
+	qr/"snowflake\.datacenter_id" is out of range.*has no field "datacenter"/s);
 set_and_reload($node, 'snowflake.datacenter_id = 0');
 set_and_reload($node, 'snowflake.worker_id = 5');
 
 # A tag must fit its field, too.
 my $tagged = new_server('tagged', 'snowflake.layout' => 'snowflake worker:6 sequence:8 tag:3');
-is( $tagged->safe_psql(
-		'postgres',
-		'SELECT snowflake_tag(snowflake_nextval(7)), snowflake_tag(snowflake_nextval(0)), snowflake_tag(snowflake_nextval())'
-	),
-	'7|0|0',
-	'ids carry their tags');
+sql_is(
+	$tagged,
+	'SELECT snowflake_tag(snowflake_nextval(7)), snowflake_tag(snowflake_nextval(0)), snowflake_tag(snowflake_nextval())',
+	'7|0|0', 'ids carry their tags');
 foreach my $tag (8, -1, 2147483647, -2147483648)
 {
-	($code, $message) = sqlstate_of($tagged, "SELECT snowflake_nextval($tag)");
-	is($code, '22003', "tag $tag is out of range");
-	like(
-		$message, qr/value $tag is out of range for snowflake field "tag".*takes values from 0 to 7/s,
-		'the error gives the range');
+	sql_fails(
+		$tagged, "SELECT snowflake_nextval($tag)", '22003', "tag $tag is out of range",
+		qr/value $tag is out of range for snowflake field "tag".*takes values from 0 to 7/s);
 }
 
 # The worker id may be changed any number of times.
 my $changing = $tagged->background_psql('postgres', on_error_stop => 0);
 $changing->query("LOAD 'snowflake'");
-foreach my $worker_id (1 .. 40)
+my $last_id = 0;
+foreach my $worker_id (reverse 1 .. 40)
 {
 	$changing->query("ALTER SYSTEM SET snowflake.worker_id = $worker_id; SELECT pg_reload_conf()");
 	foreach (1 .. 1000)
@@ -125,72 +107,66 @@ foreach my $worker_id (1 .. 40)
 		last if $changing->query('SHOW snowflake.worker_id') eq $worker_id;
 		sleep 0.01;
 	}
-	$changing->query('SELECT snowflake_nextval()');
+	my $id = $changing->query('SELECT snowflake_nextval()');
+	fail("$id does not follow $last_id") if $id <= $last_id;
+	$last_id = $id;
 }
-is($changing->{stderr}, '', 'forty worker ids can be used one after the other');
-is($changing->query('SELECT snowflake_worker_id(snowflake_nextval())'), 40, 'the last of them is used');
+is($changing->{stderr}, '', 'forty worker ids can be used one after the other, with increasing ids');
+is($changing->query('SELECT snowflake_worker_id(snowflake_nextval())'), 1, 'the last of them is used');
 $changing->quit;
 $tagged->stop;
 
 # No session can have a worker id of its own.  Here the library is not preloaded, so
 # that PostgreSQL does not know the setting yet at the first SET.
-$node->safe_psql('postgres', 'CREATE ROLE plain LOGIN');
+sql($node, 'CREATE ROLE plain LOGIN');
 my $worker = 'SELECT snowflake_worker_id(snowflake_nextval())';
+my $plain = [ $node, 'postgres', 'plain' ];
+my $unchangeable = qr/parameter "snowflake\.worker_id" cannot be changed now/;
 my ($ret, $out, $err) =
-  $node->psql('postgres', "SET snowflake.worker_id = 9; $worker", extra_params => [ '-U', 'plain' ]);
+  $node->psql('postgres', "SET snowflake.worker_id = 9; $worker", extra_params => [ '--username', 'plain' ]);
 is($out, 5, 'SET by an ordinary user before the library is loaded has no effect');
-like($err, qr/WARNING: .*parameter "snowflake\.worker_id" cannot be changed now/, 'but gives a warning');
-($ret, $out, $err) = $node->psql(
-	'postgres', "BEGIN; SET LOCAL snowflake.worker_id = 9; $worker; COMMIT; $worker",
-	extra_params => [ '-U', 'plain' ]);
-is($out, "5\n5", 'nor has SET LOCAL');
-($ret, $out, $err) = $node->psql('postgres', "$worker; SET snowflake.worker_id = 9", extra_params => [ '-U', 'plain' ]);
-like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'SET after the library is loaded is an error');
+like($err, qr/WARNING: .*$unchangeable/, 'but gives a warning');
+sql_is($plain, "BEGIN; SET LOCAL snowflake.worker_id = 9; $worker; COMMIT; $worker", "5\n5", 'nor has SET LOCAL');
+sql_fails(
+	$plain, "$worker; SET snowflake.worker_id = 9", '55P02', 'SET after the library is loaded is an error',
+	$unchangeable);
 
 # If a session's own value hides that of the configuration file, the session must not
 # continue with the built-in value.
 foreach my $name ('worker_id', 'layout', 'max_ahead')
 {
 	local $ENV{PGOPTIONS} = "-c snowflake.$name=9";
-	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-	is($code, 'F0000', "$name in connection options fails generation");
-	like($message, qr/parameter "snowflake\.$name" cannot be set for a session/, 'with the reason');
+	sql_fails(
+		$node, 'SELECT snowflake_nextval()', 'F0000', "$name in connection options fails generation",
+		qr/parameter "snowflake\.$name" cannot be set for a session/);
 }
 foreach my $scope ('ROLE plain', 'DATABASE postgres', 'ROLE plain IN DATABASE postgres', 'ROLE ALL')
 {
-	$node->safe_psql('postgres', "ALTER $scope SET snowflake.worker_id = 9");
-	($ret, $out, $err) =
-	  $node->psql('postgres', "SET client_min_messages = error; $worker", extra_params => [ '-U', 'plain' ]);
-	like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, "ALTER $scope SET fails generation");
-	$node->safe_psql('postgres', "ALTER $scope RESET snowflake.worker_id");
+	sql($node, "ALTER $scope SET snowflake.worker_id = 9");
+	sql_fails(
+		[ $node, 'postgres', 'plain' ], $worker, 'F0000', "ALTER $scope SET fails generation",
+		qr/parameter "snowflake\.worker_id" cannot be set for a session/);
+	sql($node, "ALTER $scope RESET snowflake.worker_id");
 }
-is($node->safe_psql('postgres', $worker), 5, 'ids are made after it is reset');
+sql_is($node, $worker, 5, 'ids are made after it is reset');
 
 # A parallel worker loads the library for a leader that has not loaded it.
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-$node->safe_psql(
-	'postgres',
+sql($node,
 	"CREATE FUNCTION late() RETURNS bigint LANGUAGE plpgsql PARALLEL SAFE AS 'BEGIN RETURN snowflake_nextval(); END'");
-is( $node->safe_psql(
-		'postgres',
-		"SET $force = on; CREATE TEMP TABLE t AS SELECT late() AS id; RESET $force; SELECT snowflake_worker_id(id) FROM t"
-	),
-	5,
-	'a parallel worker that loads the library uses the settings of the server');
-($ret, $out, $err) = $node->psql(
-	'postgres', "SET snowflake.worker_id = 9; SET $force = on; SELECT late()",
-	extra_params => [ '-U', 'plain' ]);
-is($out, '', 'after a SET, a parallel worker that loads the library makes no id');
-like($err, qr/parameter "snowflake\.worker_id" cannot be set for a session/, 'but fails with an error');
-$node->restart;
-($ret, $out, $err) = $node->psql(
-	'postgres', "SET snowflake.layout = 'js53'; SET $force = on; SELECT late()",
-	extra_params => [ '-U', 'plain' ]);
-like($err, qr/parameter "snowflake\.layout" cannot be set for a session/, 'the same goes for the layout');
-$node->append_conf(
-	'postgresql.conf',
-	"snowflake.layout = 'snowflake lane:2 sequence:13'\nsnowflake.sequence_start = 'zero'");
-$node->restart;
+sql_is(
+	$node,
+	"SET $force = on; CREATE TEMP TABLE t AS SELECT late() AS id; RESET $force; SELECT snowflake_worker_id(id) FROM t",
+	5, 'a parallel worker that loads the library uses the settings of the server');
+foreach my $set ('worker_id = 9', "layout = 'js53'")
+{
+	sql_fails(
+		$plain, "SET snowflake.$set; SET $force = on; SELECT late()", 'F0000',
+		"after SET $set, a parallel worker that loads the library makes no id",
+		qr/parameter "snowflake\.\w+" cannot be set for a session/);
+	$node->restart;
+}
+restart_with($node, conf => "snowflake.layout = 'snowflake lane:2 sequence:13'\nsnowflake.sequence_start = 'zero'");
 ($ret, $out, $err) = $node->psql('postgres', "SET $force = on; SELECT late() > 0");
 is("$ret $out $err", '0 t ', 'a parallel worker that loads the library takes all settings of the server');
 
@@ -198,7 +174,8 @@ is("$ret $out $err", '0 t ', 'a parallel worker that loads the library takes all
 $node->restart;
 {
 	local $ENV{PGOPTIONS} = '-c snowflake.worker_id=9';
-	is( $node->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(0)'), 0,
+	sql_is(
+		$node, 'SET client_min_messages = error; SELECT snowflake_worker_id(0)', 0,
 		'decoding works with an unusable worker id');
 }
 $node->stop;
@@ -210,15 +187,13 @@ $node = new_server('preloaded', preload => 1, 'snowflake.worker_id' => 5);
 	($out, $err) = run_command([ 'psql', '--no-psqlrc', '--command', $worker, $node->connstr('postgres') ]);
 	like($err, qr/parameter "snowflake\.worker_id" cannot be changed now/, 'preloaded: connection options are refused');
 }
-is($node->safe_psql('postgres', $worker), 5, 'preloaded: ids are made');
-is( $node->safe_psql(
-		'postgres',
-		"SELECT count(*), max(size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake'"),
-	'1|t',
+sql_is($node, $worker, 5, 'preloaded: ids are made');
+sql_is(
+	$node, "SELECT count(*), max(size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake'", '1|t',
 	'shared memory is at most 16 kB');
 
 # A changed layout takes effect at the next start.
-my $before = $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()');
+my $before = sql($node, 'SELECT layout FROM snowflake_capacity()');
 my $offset = -s $node->logfile;
 set_and_reload($node, "snowflake.layout = 'snowflake worker:4 sequence:13'");
 ($ret, $out, $err) = $node->psql(
@@ -235,35 +210,17 @@ ok( -s $node->logfile > $offset
 	  && slurp_file($node->logfile, $offset) =~ /cannot be changed without restarting the server/,
 	'and logs it as well');
 $node->restart;
-is( $node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'),
+sql_is(
+	$node, 'SELECT layout FROM snowflake_capacity()',
 	'time:41 worker:4 timeline:2 lane:3 sequence:13 tick:1ms epoch:2026-01-01T00:00:00Z',
 	'the changed layout takes effect at the next start');
 
 # A crash restart counts, too.
 set_and_reload($node, "snowflake.layout = 'snowflake'");
 crash($node);
-is($node->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'), $before, 'or at a crash restart');
+sql_is($node, 'SELECT layout FROM snowflake_capacity()', $before, 'or at a crash restart');
 
-# A standby decodes ids, but makes none.
-$node->append_conf('postgresql.conf', "wal_level = replica\nmax_wal_senders = 5\nhot_standby = on");
-$node->restart;
-$node->safe_psql('postgres', 'CREATE TABLE ids AS SELECT snowflake_nextval() AS id');
-$node->backup('base');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($node, 'base', has_streaming => 1);
-$standby->start;
-($code, $message) = sqlstate_of($standby, 'SELECT snowflake_nextval()');
-is($code, '25006', 'a standby makes no ids');
-is($standby->safe_psql('postgres', 'SELECT snowflake_worker_id(id) FROM ids'), 5, 'a standby decodes them');
-my $connected = $standby->background_psql('postgres', on_error_stop => 0);
-$connected->query('SELECT snowflake_nextval()');
-$connected->{stderr} = '';
 $node->stop;
-$standby->promote;
-is( $connected->query_safe('SELECT snowflake_timeline(snowflake_nextval())'),
-	2, 'after its promotion it makes ids with its timeline, even in older sessions');
-$connected->quit;
-$standby->stop;
 
 # A parallel worker receives the layout before the state that date parsing might need is
 # there.
@@ -271,10 +228,9 @@ $standby->stop;
 	local $ENV{MALLOC_PERTURB_} = 85;
 	$node = new_server('perturbed', 'snowflake.layout' => 'snowflake epoch:2026-01-01T00:00:00+00:00');
 }
-is( $node->safe_psql(
-		'postgres', "LOAD 'snowflake'; SET $force = on; SELECT snowflake_worker_id(snowflake_nextval());" x 5),
-	"0\n0\n0\n0\n0",
-	'a parallel worker reads the epoch of the layout');
+sql_is(
+	$node, "LOAD 'snowflake'; SET $force = on; SELECT snowflake_worker_id(snowflake_nextval());" x 5,
+	"0\n0\n0\n0\n0", 'a parallel worker reads the epoch of the layout');
 $node->stop;
 
 # If the library is replaced under a running server, the new version must not create
@@ -283,19 +239,17 @@ my $other = abs_path(PostgreSQL::Test::Utils::tempdir());
 system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry sql-only $other");
 command_ok(
 	[
-		'make', '--silent', '-C', $other, "PG_CONFIG=$ENV{PG_CONFIG}",
-		'with_llvm=no', 'COPT=-DSHMEM_VERSION=4711 -O0', 'clean', 'snowflake.so'
+		'make', '--silent', '-C', $other, "PG_CONFIG=$ENV{PG_CONFIG}", 'with_llvm=no', 'COPT=-DSHMEM_VERSION=4711 -O0',
+		'clean', 'snowflake.so'
 	],
 	'another version builds');
 $node = new_server('version');
-$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$node->safe_psql(
-	'postgres',
-	"CREATE FUNCTION other_nextval() RETURNS bigint AS '$other/snowflake', 'snowflake_nextval' LANGUAGE C");
-($code, $message) = sqlstate_of($node, 'SELECT other_nextval()');
-is($code, '55000', 'a library of another version is refused');
-like($message, qr/library was replaced.*DETAIL: .*version 4711.*HINT: .*Restart/s, 'with detail and hint');
-is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'the old library continues to work');
+sql($node, 'SELECT snowflake_nextval()');
+sql($node, "CREATE FUNCTION other_nextval() RETURNS bigint AS '$other/snowflake', 'snowflake_nextval' LANGUAGE C");
+sql_fails(
+	$node, 'SELECT other_nextval()', '55000', 'a library of another version is refused',
+	qr/library was replaced.*DETAIL: .*version 4711.*HINT: .*Restart/s);
+sql_is($node, 'SELECT snowflake_nextval() > 0', 't', 'the old library continues to work');
 $node->stop;
 
 # No shared memory left
@@ -312,12 +266,10 @@ else
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 	system_or_bail('prlimit', '--pid', $postmaster, '--fsize=200000');
 }
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, '53200', 'a lack of shared memory is an error');
-like($message, qr/HINT: .*shared_preload_libraries/, 'and the hint suggests preloading');
-$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'");
-$node->restart;
-is($node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0'), 't', 'with the library preloaded, ids are made');
-$node->stop;
+sql_fails(
+	$node, 'SELECT snowflake_nextval()', '53200', 'a lack of shared memory is an error',
+	qr/HINT: .*shared_preload_libraries/);
+restart_with($node, conf => "shared_preload_libraries = 'snowflake'");
+sql_is($node, 'SELECT snowflake_nextval() > 0', 't', 'with the library preloaded, ids are made');
 
 done_testing();

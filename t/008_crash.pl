@@ -5,16 +5,9 @@
 #
 # SNOWFLAKE_CRASH_ROUNDS sets the number of rounds (default 6).
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
 
 my $rounds = $ENV{SNOWFLAKE_CRASH_ROUNDS} // 6;
 
@@ -51,8 +44,8 @@ my %crashes = (
 		my $log_end = -s $node->logfile;
 
 		kill 'KILL',
-		  $node->safe_psql(
-			'postgres',
+		  sql(
+			$node,
 			"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
 		  );
 		set_clock($node, $offset);
@@ -92,6 +85,7 @@ sub hunt
 		$began = time + $offset if !$far;
 
 		my @collectors = start_collectors($node, 16);
+		push @collectors, start_collectors($node, 4, sql => $options{blocks}) if $options{blocks};
 		sleep 1 + rand 0.5;
 		wait_for_lines($options{lines}, map { $_->{ids} } @collectors) if $options{lines} && $round == 1;
 		$ended = time + $offset if !$far;
@@ -110,8 +104,8 @@ sub hunt
 # Hunt in all rounds, and find nothing.  The ids to expect are for each round.
 sub survives
 {
-	my ($node, $expected, $edition) = @_;
-	my ($ids, $duplicates, $relived, $errors) = hunt($node, rounds => $rounds, far => 1);
+	my ($node, $expected, $edition, $blocks) = @_;
+	my ($ids, $duplicates, $relived, $errors) = hunt($node, rounds => $rounds, far => 1, blocks => $blocks);
 
 	is($duplicates, 0, "${edition}no id is made twice");
 	cmp_ok($ids, '>', $expected * $rounds, "${edition}many ids were made");
@@ -138,7 +132,12 @@ sub is_found
 	return;
 }
 
-survives(new_hunting_server('product'), 2_000, '');
+# and blocks of all sizes
+my $blocks = <<'EOC';
+SELECT generate_series(first_id, last_id) FROM snowflake_reserve(1 + (random() * 300)::integer);
+SELECT generate_series(first_id, last_id) FROM generate_series(1, 20) AS i, snowflake_reserve(i % 4 + 1);
+EOC
+survives(new_hunting_server('product'), 2_000, '', $blocks);
 
 # One lane; and neither a commit nor the WAL writer flushes the ids that sessions saw in
 # time.
@@ -171,11 +170,9 @@ sub new_sql_server
 	my ($name, $options, $script) = @_;
 	my $server = new_hunting_server($name, wal_writer_delay => '10s', wal_level => 'replica');
 
-	$server->safe_psql('postgres', "DROP EXTENSION snowflake;\n$script");
+	sql($server, "DROP EXTENSION snowflake;\n$script");
 	# the crash must not take the settings away
-	$server->safe_psql(
-		'postgres',
-		"SELECT snowflake_configure('snowflake lane:0', 1, max_wait => '0', $options); CHECKPOINT");
+	sql($server, "SELECT snowflake_configure('snowflake lane:0', 1, max_wait => '0', $options); CHECKPOINT");
 	return $server;
 }
 

@@ -2,22 +2,13 @@
 # stands even if its wait for a standby is canceled, and that the worker id that ran
 # ahead makes none of its ids again when the clock gets there.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(time);
 
 # The instant that the clock got to by accident.  It is always the same, so that its
 # ticks pass again each time the clock is set to it.
 my $accident = time + 100 * 86400;
-
-my ($code, $message);
 
 # A reset by an operator who states that a worker id has made no ids.
 sub reset_for
@@ -32,9 +23,7 @@ sub reset_for
 sub next_id
 {
 	my ($node, $database) = @_;
-	my ($ret, $out, $err) = $node->psql(
-		$database // 'postgres',
-		sprintf <<'EOC', $accident - 50 * 86400);
+	my ($ret, $out, $err) = $node->psql($database // 'postgres', sprintf <<'EOC', $accident - 50 * 86400);
 \set VERBOSITY verbose
 SELECT snowflake_worker_id(id), extract(epoch FROM snowflake_timestamp(id)) < %f FROM snowflake_nextval() AS id;
 EOC
@@ -48,43 +37,34 @@ sub server_after_accident
 {
 	my ($name, %settings) = @_;
 	my $node = new_hunting_server(
-		$name,
-		'snowflake.layout' => 'snowflake timeline:0 lane:1',
-		'snowflake.sequence_start' => 'zero',
-		'snowflake.worker_id' => 3,
-		'wal_level' => 'replica',
-		'max_wal_senders' => 5,
-		%settings);
+		$name, 'snowflake.layout' => 'snowflake timeline:0 lane:1',
+		'snowflake.sequence_start' => 'zero', 'snowflake.worker_id' => 3, 'wal_level' => 'replica',
+		'max_wal_senders' => 5, %settings);
 
-	$node->stop;
-	start_with_clock($node, $accident - time);
+	restart_with($node, clock => $accident - time);
 	my ($ids, $end) = live_from($node, $accident, $accident + 2);
 	$node->stop('immediate');
 	return ($node, $ids, $end);
 }
 
-#
 # The wait of a reset for a standby is canceled.  The reset stands nevertheless, for the
 # worker id that did it and for the one that it set aside.
-#
 my ($node, $first, $end) = server_after_accident('canceled');
 $node->append_conf('postgresql.conf', "snowflake.worker_id = 7\nsynchronous_standby_names = 'nobody'");
 start_with_clock($node, 0);
-my $session = $node->background_psql('postgres', on_error_stop => 0);
-my $pid = $session->query_safe('SELECT pg_backend_pid()');
+my ($session, $pid) = open_session($node);
 begin_query($session, reset_for(7) . ';');
 wait_until($node, $pid, "wait_event = 'SyncRep'", 'a reset waits for a standby');
-$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+sql($node, "SELECT pg_cancel_backend($pid)");
 $session->query('SELECT 1');
-$message = take_errors($session);
+my $message = take_errors($session);
 $session->quit;
 like($message, qr/WARNING: .*standby/s, 'a reset whose wait is canceled warns');
 unlike($message, qr/ERROR/, 'and does not fail');
 
 set_and_reload($node, "synchronous_standby_names = ''");
 is(next_id($node), 7, 'the fresh worker id makes ids of the present');
-$node->stop('immediate');
-start_with_clock($node, 0);
+restart_with($node, stop => 'immediate', clock => 0);
 is(next_id($node), 7, 'even after a crash');
 $node->stop('immediate');
 
@@ -97,212 +77,153 @@ is($duplicates, 0, "the old worker id makes none of $ids ids again");
 cmp_ok((count_duplicates(@$second))[0], '>', 1000, 'although it makes ids');
 $node->stop('immediate');
 
-#
 # Requirements of a reset
-#
 $node = new_server(
-	'needs',
-	clock => 1,
-	'snowflake.worker_id' => 3,
-	'snowflake.max_wait' => 0,
-	'wal_level' => 'replica',
+	'needs', clock => 1, 'snowflake.worker_id' => 3, 'snowflake.max_wait' => 0, 'wal_level' => 'replica',
 	'max_wal_senders' => 5);
-$node->safe_psql('postgres', 'CREATE DATABASE other');
-add_extension($node, 'other');
+add_database($node, 'other');
 my @before = map { $node->safe_psql($_, 'SELECT snowflake_nextval()') } 'postgres', 'other';
-($code, $message) = sqlstate_of($node, reset_for(3));
-is($code, '00000', 'a reset that is not needed does not fail');
-like($message, qr/NOTICE: .*not too far ahead.*Nothing was reset/s, 'but gives a notice');
-$node->stop;
-start_with_clock($node, $accident - time);
+sql_succeeds(
+	$node, reset_for(3), 'a reset that is not needed does not fail',
+	qr/NOTICE: .*not too far ahead.*Nothing was reset/s);
+restart_with($node, clock => $accident - time);
 is(next_id($node, $_), '3 far ahead', "$_: ids of the accident") foreach 'postgres', 'other';
 
 # A restart, because sessions have windows there.  A fresh worker id is not enough.
 set_clock($node, 0);
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-is($code, 'SF001', 'ids are too far ahead when the clock is right again');
-like($message, qr/HINT: .*snowflake_reset_mark/s, 'the error says what to do');
+sql_fails(
+	$node, 'SELECT snowflake_nextval()', 'SF001', 'ids are too far ahead when the clock is right again',
+	qr/HINT: .*snowflake_reset_mark/s);
 set_and_reload($node, 'snowflake.worker_id = 7');
-($code, $message) = sqlstate_of($node, reset_for(7));
-is($code, '55000', 'no reset while lanes are ahead');
-like($message, qr/HINT:  Restart the server/, 'the error says what to do');
+sql_fails($node, reset_for(7), '55000', 'no reset while lanes are ahead', qr/HINT:  Restart the server/);
 is(next_id($node), 'SF001', 'ids are still too far ahead');
-$node->append_conf('postgresql.conf', 'snowflake.worker_id = 3');
-$node->stop;
-start_with_clock($node, 0);
+restart_with($node, conf => 'snowflake.worker_id = 3', clock => 0);
 
 # The likeliest mistakes
 my $ways = qr/HINT: .*statement that this worker id.*has never made an id in this database.*restart.*Wait.*raise/s;
-($code, $message) = sqlstate_of($node, reset_for(3));
-is($code, '55000', 'no reset for the worker id that ran ahead');
-like($message, qr/same worker id.*$ways/s, 'the error shows all ways');
-($code, $message) = sqlstate_of($node, reset_for(7));
-is($code, '22023', 'no reset for a worker id that is not in force');
-like($message, qr/DETAIL:  The worker id in force is 3\..*$ways/s, 'the error shows all ways');
+sql_fails($node, reset_for(3), '55000', 'no reset for the worker id that ran ahead', qr/same worker id.*$ways/s);
+sql_fails(
+	$node, reset_for(7), '22023', 'no reset for a worker id that is not in force',
+	qr/DETAIL:  The worker id in force is 3\..*$ways/s);
 
 # Without a limit, nothing is too far ahead.
 $session = $node->background_psql('postgres', on_error_stop => 0);
 is($session->query('SELECT snowflake_nextval()'), '', 'a session from before the reset makes no ids');
 take_errors($session);
 set_and_reload($node, "snowflake.worker_id = 7\nsnowflake.max_ahead = -1");
-($code, $message) = sqlstate_of($node, reset_for(7));
-like($message, qr/NOTICE: .*Nothing was reset.*max_ahead" is -1/s, 'no reset if max_ahead has no limit');
+sql_succeeds(
+	$node, reset_for(7), 'no reset if max_ahead has no limit',
+	qr/NOTICE: .*Nothing was reset.*max_ahead" is -1/s);
 set_and_reload($node, "snowflake.max_ahead = '5s'");
 
 # An advance that changes nothing does not look like ids of the fresh worker id, either.
-my $bound = $node->safe_psql('postgres', 'SELECT bound FROM snowflake_internal.guard');
-($code, $message) = sqlstate_of($node, 'SELECT snowflake_advance(1)');
-is($code, '00000', 'ids can be advanced to one of the past') or diag($message);
-is( $node->safe_psql('postgres', 'SELECT bound FROM snowflake_internal.guard'),
-	$bound, 'which leaves the mark as it was');
+my $bound = sql($node, 'SELECT bound FROM snowflake_internal.guard');
+sql_succeeds($node, 'SELECT snowflake_advance(1)', 'ids can be advanced to one of the past');
+sql_is($node, 'SELECT bound FROM snowflake_internal.guard', $bound, 'which leaves the mark as it was');
 
 # A privilege
-$node->safe_psql(
-	'postgres',
+sql($node,
 	'CREATE ROLE admin LOGIN; GRANT EXECUTE ON FUNCTION snowflake_reset_mark TO admin; CREATE ROLE nobody LOGIN');
-($code) = sqlstate_of($node, reset_for(7), user => 'nobody');
-is($code, '42501', 'a role without the privilege may not reset');
-($code, $message) = sqlstate_of($node, reset_for(7), user => 'admin');
-is($code, '00000', 'a role with the privilege may reset') or diag($message);
-like($message, qr/NOTICE: .*snowflake mark was reset/s, 'and gets a notice');
+sql_fails([ $node, 'postgres', 'nobody' ], reset_for(7), '42501', 'a role without the privilege may not reset');
+sql_succeeds(
+	[ $node, 'postgres', 'admin' ], reset_for(7), 'a role with the privilege may reset',
+	qr/NOTICE: .*snowflake mark was reset/s);
 
 # Effects of a reset
 is(next_id($node), 7, 'a new session makes ids of the present');
 is($session->query_safe('SELECT snowflake_worker_id(snowflake_nextval())'), 7, 'and so does one from before the reset');
 $session->quit;
 is(next_id($node, 'other'), 'SF001', 'the other database has a mark of its own');
-($code) = sqlstate_of($node, reset_for(7), database => 'other');
-is($code, '00000', 'the other database can be reset in turn');
+sql_succeeds([ $node, 'other' ], reset_for(7), 'the other database can be reset in turn');
 is(next_id($node, 'other'), 7, 'then it makes ids, too');
 
 foreach my $database ('postgres', 'other')
 {
 	cmp_ok(
-		$node->safe_psql($database, 'SELECT snowflake_nextval()'),
-		'>', shift @before, "$database: ids are above those before the accident");
+		$node->safe_psql($database, 'SELECT snowflake_nextval()'), '>', shift @before,
+		"$database: ids are above those before the accident");
 }
-($code, $message) = sqlstate_of($node, reset_for(7));
-like($message, qr/NOTICE: .*Nothing was reset/s, 'a second reset has nothing to do');
+sql_succeeds($node, reset_for(7), 'a second reset has nothing to do', qr/NOTICE: .*Nothing was reset/s);
 
 # A third worker id was not reset to the present.
 set_and_reload($node, 'snowflake.worker_id = 9');
 is(next_id($node), 'SF001', 'a third worker id may have run ahead, too');
-($code) = sqlstate_of($node, reset_for(9));
-is($code, '00000', 'it can do a reset of its own');
+sql_succeeds($node, reset_for(9), 'it can do a reset of its own');
 is(next_id($node), 9, 'then it makes ids of the present');
 set_and_reload($node, 'snowflake.worker_id = 7');
 is(next_id($node), 'SF001', 'in place of the worker id before it');
 set_and_reload($node, 'snowflake.worker_id = 9');
-$node->stop('immediate');
-start_with_clock($node, 0);
+restart_with($node, stop => 'immediate', clock => 0);
 is(next_id($node), 9, 'all of that survives a crash');
 $node->stop('immediate');
 
 # Without worker ids, nothing would keep new ids apart.
-$node = new_server(
-	'no_worker',
-	clock => 1,
-	'snowflake.layout' => 'snowflake worker:0',
-	'snowflake.max_wait' => 0);
-$node->stop;
-start_with_clock($node, $accident - time);
-my $far_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$node->stop;
-start_with_clock($node, 0);
-($code, $message) = sqlstate_of($node, reset_for(0));
-is($code, '55000', 'no reset in a layout without worker ids');
-like(
-	(sqlstate_of($node, 'SELECT snowflake_nextval()'))[1],
-	qr/HINT:  If no id .* drop the extension, restart the server, and create the extension again/,
-	'the hint is another one there');
-like($message, qr/HINT:  Wait .*raise "snowflake\.max_ahead".*setval/s, 'the error shows the other ways');
+$node = new_server('no_worker', clock => 1, 'snowflake.layout' => 'snowflake worker:0', 'snowflake.max_wait' => 0);
+restart_with($node, clock => $accident - time);
+my $far_id = sql($node, 'SELECT snowflake_nextval()');
+restart_with($node, clock => 0);
+sql_fails(
+	$node, reset_for(0), '55000', 'no reset in a layout without worker ids',
+	qr/HINT:  Wait .*raise "snowflake\.max_ahead".*setval/s);
+sql_fails(
+	$node, 'SELECT snowflake_nextval()', 'SF001', 'the hint is another one there',
+	qr/HINT:  If no id .* drop the extension, restart the server, and create the extension again/);
 set_and_reload($node, 'snowflake.max_ahead = -1');
-cmp_ok($node->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $far_id, 'one of them is to raise max_ahead');
+cmp_ok(sql($node, 'SELECT snowflake_nextval()'), '>', $far_id, 'one of them is to raise max_ahead');
 $node->stop;
 
 # Trying a preset strands nobody: the hint says how to get back.
-foreach my $case ([ 'snowflake', 'SF001: .*another \d+\.\d years' ], [ 'time:42 sequence:12', 'SF003: .*no tick left' ])
+foreach my $case ([ 'snowflake', 'SF001', 'another \d+\.\d years' ], [ 'time:42 sequence:12', 'SF003', 'no tick left' ])
 {
-	my ($layout, $cause) = @$case;
-
+	my ($layout, $code, $cause) = @$case;
 
 	$node = new_server('presets', 'snowflake.layout' => $layout, 'snowflake.max_wait' => 0);
-	$node->safe_psql(
-		'postgres',
-		'CREATE TABLE ids (id bigint PRIMARY KEY); INSERT INTO ids SELECT snowflake_nextval()');
-	foreach my $try ('twitter', $layout)
-	{
-		$node->append_conf('postgresql.conf', "snowflake.layout = '$try'");
-		$node->restart;
-		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-	}
+	sql($node, 'CREATE TABLE ids (id bigint PRIMARY KEY); INSERT INTO ids SELECT snowflake_nextval()');
+	restart_with($node, conf => "snowflake.layout = 'twitter'");
+	sql($node, 'SELECT snowflake_nextval()');
+	restart_with($node, conf => "snowflake.layout = '$layout'");
+	sql_fails(
+		$node, 'SELECT snowflake_nextval()', $code,
+		"$layout: after a try of twitter, the error says how to get back",
+		qr/$cause.*HINT:  .*drop the extension and create it again\..*return to that layout/s);
 	like(
-		$message,
-		qr/ERROR:  $cause.*HINT:  .*drop the extension and create it again\..*return to that layout/s,
-		"$layout: after a try of twitter, the error says how to get back");
-	like(
-		$node->safe_psql('postgres', 'SELECT hint FROM snowflake_status()'),
-		qr/^If no id .* drop the extension and create it again\./,
+		sql($node, 'SELECT hint FROM snowflake_status()'), qr/^If no id .* drop the extension and create it again\./,
 		'and so does the status');
-	is( $node->safe_psql(
-			'postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake;
-INSERT INTO ids SELECT snowflake_nextval() RETURNING id > (SELECT max(id) FROM ids)'),
-		't',
-		'that works');
+	sql_is(
+		$node, 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake;
+INSERT INTO ids SELECT snowflake_nextval() RETURNING id > (SELECT max(id) FROM ids)', 't', 'that works');
 	$node->stop;
 	$node->clean_node;
 }
 
-#
 # The owner of a database sets the mark far ahead while ids are ahead of the clock, and
 # the server crashes.  Even the reset of an operator who is mistaken does not forget those
 # ids, because the guard is near.
-#
-$node = new_server(
-	'set',
-	synchronous_commit => 'on',
-	'snowflake.worker_id' => 3,
-	'snowflake.max_ahead' => '2min');
-$node->safe_psql('postgres', "SELECT snowflake_advance(snowflake_compose(clock_timestamp() + '50 s'))");
-my $last_id = $node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$node->safe_psql('postgres', "SELECT setval('snowflake_internal.mark', snowflake_compose(now() + '1 year', 0, 4))");
-$node->stop('immediate');
-$node->start;
-($code, $message) = sqlstate_of($node, reset_for(3));
-like($message, qr/mark was reset/, 'a mark that SQL set far ahead is reset');
-cmp_ok(
-	$node->safe_psql('postgres', 'SELECT snowflake_nextval()'),
-	'>', $last_id, 'ids begin above those that were ahead of the clock');
+$node = new_server('set', synchronous_commit => 'on', 'snowflake.worker_id' => 3, 'snowflake.max_ahead' => '2min');
+sql($node, "SELECT snowflake_advance(snowflake_compose(clock_timestamp() + '50 s'))");
+my $last_id = sql($node, 'SELECT snowflake_nextval()');
+sql($node, "SELECT setval('snowflake_internal.mark', snowflake_compose(now() + '1 year', 0, 4))");
+restart_with($node, stop => 'immediate');
+sql_succeeds($node, reset_for(3), 'a mark that SQL set far ahead is reset', qr/mark was reset/);
+cmp_ok(sql($node, 'SELECT snowflake_nextval()'), '>', $last_id, 'ids begin above those that were ahead of the clock');
 $node->stop;
 
-#
 # The layout is changed, and the mark is far ahead of the clock in the new one.  No worker
 # id keeps its ids apart from those of the old one, in which it has other bits.  Nor does a
 # new extension in a running server forget that there are ids of the old layout.
-#
 ($node) = server_after_accident('layout');
 start_with_clock($node, $accident - time);
 next_id($node);
-$node->safe_psql('postgres', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
-$node->append_conf('postgresql.conf', "snowflake.layout = 'time:41 sequence:13 worker:5'\nsnowflake.worker_id = 7");
-$node->stop;
-start_with_clock($node, 0);
-($code, $message) = sqlstate_of($node, reset_for(7));
-is($code, '55000', 'no reset in another layout');
-like(
-	$message, qr/below ids of another layout.*HINT:  Wait .*raise .*return to the old one/s,
-	'the error shows the ways');
+sql($node, 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+restart_with($node, conf => "snowflake.layout = 'time:41 sequence:13 worker:5'\nsnowflake.worker_id = 7", clock => 0);
+sql_fails(
+	$node, reset_for(7), '55000', 'no reset in another layout',
+	qr/below ids of another layout.*HINT:  Wait .*raise .*return to the old one/s);
 
 # nor when the present layout has made ids above those
-$node->append_conf('postgresql.conf', 'snowflake.worker_id = 9');
-$node->stop;
-start_with_clock($node, $accident + 10 - time);
+restart_with($node, conf => 'snowflake.worker_id = 9', clock => $accident + 10 - time);
 is(next_id($node), '9 far ahead', 'ids of the present layout');
-$node->append_conf('postgresql.conf', 'snowflake.worker_id = 7');
-$node->stop;
-start_with_clock($node, 0);
-($code, $message) = sqlstate_of($node, reset_for(7));
-is($code, '55000', 'no reset below ids of an earlier layout');
-$node->stop('immediate');
+restart_with($node, conf => 'snowflake.worker_id = 7', clock => 0);
+sql_fails($node, reset_for(7), '55000', 'no reset below ids of an earlier layout');
 
 done_testing();

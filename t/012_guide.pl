@@ -3,15 +3,9 @@
 # on lines of their own, indented by four blanks, are all of its rows.  "ERROR" and an
 # SQLSTATE mean that it fails with that.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_server('guide', TimeZone => 'UTC', preload => 1);
 my $others = 0;
@@ -68,7 +62,7 @@ foreach my $section (
 	{
 		my $registry = new_registry('registry');
 
-		$registry->safe_psql('postgres', "SELECT snowflake_registry.reserve(0, 'the old server')");
+		sql($registry, "SELECT snowflake_registry.reserve(0, 'the old server')");
 		my $server = new_server('leasing', lease_from($registry, 'snowflake.registry_lease' => '9s'));
 		$server->poll_query_until('postgres', "SELECT lease_state = 'held' FROM snowflake_status()");
 		run_sql($server, 'postgres', $name, $sql);
@@ -89,7 +83,7 @@ run_sql($node, 'postgres', 'uuidv7.sql', slurp_file('doc/convert/uuidv7.sql'));
 
 # The reference has everything that users may call or set, and every SQLSTATE.
 my $reference = slurp_file('doc/reference.md');
-my @functions = split /\n/, $node->safe_psql('postgres', <<'EOC');
+my @functions = split /\n/, sql($node, <<'EOC');
 SELECT DISTINCT proname
 FROM pg_depend JOIN pg_proc ON objid = pg_proc.oid
 WHERE classid = 'pg_proc'::regclass AND deptype = 'e' AND pronamespace <> 'snowflake_internal'::regnamespace
@@ -99,7 +93,7 @@ cmp_ok(scalar(@functions), '>', 30, 'functions');
 is_deeply([ grep { $reference !~ /^\| [^|]*`\Q$_\E\(/m } @functions ], [], 'all of them are in the reference');
 
 my @settings = split /\n/,
-  $node->safe_psql('postgres', "SELECT name FROM pg_settings WHERE name LIKE 'snowflake.%'");
+  sql($node, "SELECT name FROM pg_settings WHERE name LIKE 'snowflake.%'");
 cmp_ok(scalar(@settings), '>=', 10, 'settings');
 is_deeply([ grep { $reference !~ /^\| `\Q$_\E` \|.*\|$/m } @settings ], [], 'all of them are in the reference');
 
@@ -130,25 +124,21 @@ is_deeply(
 	[], 'all of them are in the reference');
 
 # as a newcomer would; the id is another one each time
-$node->safe_psql('postgres', 'CREATE DATABASE newcomer');
+sql($node, 'CREATE DATABASE newcomer');
 my $first = statements(slurp_file('README.md'));
 my ($id, $fields) = $first =~ /RETURNING id; +-- (\d+)\n.*? \\gx\n((?:-- [^\n]+\n)+)/s
   or BAIL_OUT('README shows no id');
 run_sql($node, 'newcomer', 'README', $first =~ s/(RETURNING id;) +-- \d+$/$1/mr);
-is( $node->safe_psql('newcomer', "SELECT (snowflake_decode($id)).* \\gx") . "\n",
-	$fields =~ s/^-- (\w+) +\| ?/$1|/mgr,
+is( $node->safe_psql('newcomer', "SELECT (snowflake_decode($id)).* \\gx") . "\n", $fields =~ s/^-- (\w+) +\| ?/$1|/mgr,
 	'README shows its fields');
 
 # without the extension
-$node->safe_psql(
-	'postgres',
-	'DROP EXTENSION snowflake CASCADE; DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
+sql($node, 'DROP EXTENSION snowflake CASCADE; DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry');
 foreach my $section (split /^(?=## )/m, slurp_file('doc/managed.md'))
 {
 	my ($name) = $section =~ /^## (.*)/ or next;
 	my $sql = statements($section);
 	run_sql($node, 'postgres', "managed: $name", $sql) if $sql ne '';
 }
-$node->stop;
 
 done_testing();

@@ -1,15 +1,9 @@
 # Masking is a permutation.  All 2^63 numbers cannot be tested, but those of a build with
 # 15 bits can.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $node;
 if (can_use_mutants())
@@ -18,14 +12,13 @@ if (can_use_mutants())
 
 	foreach my $arguments ("'k'", "sha256('another key'), 'tweak'")
 	{
-		is( $node->safe_psql(
-				'postgres', qq{
+		sql_is(
+			$node, qq{
 	SELECT count(DISTINCT masked), min(masked), max(masked),
 		count(*) FILTER (WHERE snowflake_unmask(masked, $arguments) <> id) AS not_read_back,
 		count(*) FILTER (WHERE masked = id) < 10 AS changed
-	FROM (SELECT id, snowflake_mask(id, $arguments) AS masked FROM generate_series(0, 32767) AS id) AS m}),
-			'32768|0|32767|0|t',
-			"masking permutes all numbers: $arguments");
+	FROM (SELECT id, snowflake_mask(id, $arguments) AS masked FROM generate_series(0, 32767) AS id) AS m},
+			'32768|0|32767|0|t', "masking permutes all numbers: $arguments");
 	}
 	$node->stop;
 }
@@ -36,10 +29,8 @@ my %masks;
 $node = new_server('encodings');
 foreach my $encoding ('UTF8', 'LATIN1', 'EUC_JIS_2004')
 {
-	$node->safe_psql(
-		'postgres',
-		"CREATE DATABASE $encoding TEMPLATE template0 ENCODING '$encoding' LC_COLLATE 'C' LC_CTYPE 'C'");
-	add_extension($node, lc $encoding);
+	sql($node, "CREATE DATABASE $encoding TEMPLATE template0 ENCODING '$encoding' LC_COLLATE 'C' LC_CTYPE 'C'");
+	sql([ $node, lc $encoding ], 'CREATE EXTENSION snowflake');
 	$masks{$encoding} = $node->safe_psql(lc $encoding, $mask);
 }
 is($masks{$_}, $masks{UTF8}, "masks are the same in $_ and UTF-8") foreach 'LATIN1', 'EUC_JIS_2004';
@@ -54,12 +45,12 @@ FROM (SELECT key, tweak, snowflake_mask(length(key) * 1000 + length(tweak), key,
 		FROM generate_series(1, 130) AS key_length, generate_series(0, 130) AS tweak_length) AS lengths) AS m
 EOC
 $node = new_server('states');
-my $expected = $node->safe_psql('postgres', $answers);
+my $expected = sql($node, $answers);
 $node->stop;
 if (can_use_mutants())
 {
 	$node = new_server('plain', mutant => 'hashes by HMAC');
-	is($node->safe_psql('postgres', $answers), $expected, 'masks are the same without prepared states of SHA-256');
+	sql_is($node, $answers, $expected, 'masks are the same without prepared states of SHA-256');
 	$node->stop;
 }
 

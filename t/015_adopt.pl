@@ -2,38 +2,31 @@
 # work of the first.  Adopting all keys of a schema goes step by step: the steps before
 # an interruption stand, and the next call does the rest.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_server('adopt', client_min_messages => 'warning');
 
 foreach my $end ('COMMIT', 'ROLLBACK')
 {
-	$node->safe_psql('postgres', 'CREATE TABLE adopted (id serial PRIMARY KEY, v int)');
+	sql($node, 'CREATE TABLE adopted (id serial PRIMARY KEY, v int)');
 	my $first = $node->background_psql('postgres');
 	my $second = $node->background_psql('postgres');
 	my $pid = $second->query_safe('SELECT pg_backend_pid()');
 	$first->query_safe(q{BEGIN; CALL snowflake_adopt('adopted', 'id')});
 	$second->query_until(qr/begun/, qq{\\echo begun\nCALL snowflake_adopt('adopted', 'id');\n});
-	ok( $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted"),
+	sql_becomes_true(
+		$node, "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted",
 		"$end: the second session waits");
 	$first->query_safe($end);
 	$second->query_safe('SELECT 1');
 	$_->quit foreach $first, $second;
-	is( $node->safe_psql(
-			'postgres',
-			'INSERT INTO adopted DEFAULT VALUES; SELECT count(*) FILTER (WHERE id > 1000000), pg_typeof(max(id)) FROM adopted'
-		),
-		'1|bigint',
-		"$end: the column makes ids");
-	$node->safe_psql('postgres', 'DROP TABLE adopted; DROP SEQUENCE adopted_id_seq');
+	sql_is(
+		$node,
+		'INSERT INTO adopted DEFAULT VALUES; SELECT count(*) FILTER (WHERE id > 1000000), pg_typeof(max(id)) FROM adopted',
+		'1|bigint', "$end: the column makes ids");
+	sql($node, 'DROP TABLE adopted; DROP SEQUENCE adopted_id_seq');
 }
 
 # A table that another one replaces while a session waits for its lock: neither is
@@ -45,29 +38,25 @@ foreach my $call (
 	my ($name) = $call =~ /(\w+)\(/;
 	my $create = 'CREATE TABLE swapped (id bigint) PARTITION BY RANGE (id)';
 	my $first = $node->background_psql('postgres');
-	my $second = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $second->query_safe('SELECT pg_backend_pid()');
+	my ($second, $pid) = open_session($node);
 
-	$node->safe_psql('postgres', $create);
+	sql($node, $create);
 	$first->query_safe("BEGIN; ALTER TABLE swapped RENAME TO old; $create");
 	begin_query($second, "\\set VERBOSITY sqlstate\n$call;");
 	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted") or die;
 	$first->query_safe('COMMIT');
 	$second->query('SELECT 1');
 	like(take_errors($second), qr/ERROR:  40001/, "$name: the call fails if its table was renamed");
-	is( $node->safe_psql(
-			'postgres',
-			"SELECT (SELECT count(*) FROM pg_inherits WHERE inhparent IN ('old'::regclass, 'swapped'::regclass)),
-	(SELECT count(*) FROM pg_attrdef WHERE adrelid IN ('old'::regclass, 'swapped'::regclass))"),
-		'0|0',
+	sql_is(
+		$node, "SELECT (SELECT count(*) FROM pg_inherits WHERE inhparent IN ('old'::regclass, 'swapped'::regclass)),
+	(SELECT count(*) FROM pg_attrdef WHERE adrelid IN ('old'::regclass, 'swapped'::regclass))", '0|0',
 		"$name: neither table is changed");
 	$_->quit foreach $first, $second;
-	$node->safe_psql('postgres', 'DROP TABLE old, swapped');
+	sql($node, 'DROP TABLE old, swapped');
 }
 
 # as a role that owns the tables and nothing else
-$node->safe_psql(
-	'postgres', q{
+sql($node, q{
 CREATE ROLE seller LOGIN;
 CREATE SCHEMA shop AUTHORIZATION seller;
 SET ROLE seller;
@@ -94,36 +83,34 @@ my $adopt_all = "SET lock_timeout = '200ms'; CALL snowflake_adopt_all('shop')";
 
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE shop.visits IN ACCESS SHARE MODE');
-is( (sqlstate_of($node, "BEGIN; $adopt_all; COMMIT", user => 'seller'))[0], '55P03',
+sql_fails(
+	[ $node, 'postgres', 'seller' ], "BEGIN; $adopt_all; COMMIT", '55P03',
 	'adoption in one transaction is interrupted');
-is( $node->safe_psql('postgres', $state),
-	'clients integer, colors integer, sales integer integer, visits integer integer',
+sql_is(
+	$node, $state, 'clients integer, colors integer, sales integer integer, visits integer integer',
 	'nothing has changed');
-is( (sqlstate_of($node, "$adopt_all", user => 'seller'))[0], '55P03',
+sql_fails(
+	[ $node, 'postgres', 'seller' ], "$adopt_all", '55P03',
 	'adoption with a transaction for each step is interrupted');
-is( $node->safe_psql('postgres', $state),
-	'clients integer, colors bigint, sales integer integer, visits integer integer',
+sql_is(
+	$node, $state, 'clients integer, colors bigint, sales integer integer, visits integer integer',
 	'completed steps stand');
-my $rewritten = $node->safe_psql('postgres', $files);
+my $rewritten = sql($node, $files);
 $locker->query_safe('COMMIT');
 $locker->quit;
-my ($code, $messages) = sqlstate_of($node, "SET client_min_messages = notice; $adopt_all", user => 'seller');
+my ($code, $messages) = sqlstate_of([ $node, 'postgres', 'seller' ], "SET client_min_messages = notice; $adopt_all");
 is($code, '00000', 'the next call succeeds');
 like($messages, qr/table shop\.visits was rewritten in [0-9.]+ s, 1000 rows/, 'its messages name the work done');
-is( $node->safe_psql('postgres', $state),
-	'clients bigint new, colors bigint new, sales bigint bigint new, visits bigint bigint new',
+sql_is(
+	$node, $state, 'clients bigint new, colors bigint new, sales bigint bigint new, visits bigint bigint new',
 	'all keys make ids');
-is($node->safe_psql('postgres', $files), $rewritten, 'no table is rewritten twice');
-is( $node->safe_psql(
-		'postgres',
-		'SET ROLE seller; SET search_path = shop, public; INSERT INTO clients DEFAULT VALUES;
-INSERT INTO sales (client) SELECT max(id) FROM clients; SELECT max(client) = max(clients.id), max(client) > 1000000 FROM sales, clients'
-	),
-	't|t',
-	'references are wide enough for the ids');
+sql_is($node, $files, $rewritten, 'no table is rewritten twice');
+sql_is(
+	$node, 'SET ROLE seller; SET search_path = shop, public; INSERT INTO clients DEFAULT VALUES;
+INSERT INTO sales (client) SELECT max(id) FROM clients; SELECT max(client) = max(clients.id), max(client) > 1000000 FROM sales, clients',
+	't|t', 'references are wide enough for the ids');
 # each step locks only what it changes, and references to that
-$node->safe_psql(
-	'postgres', 'CREATE TABLE shop.first (id serial PRIMARY KEY); CREATE TABLE shop.second (id serial PRIMARY KEY);
+sql($node, 'CREATE TABLE shop.first (id serial PRIMARY KEY); CREATE TABLE shop.second (id serial PRIMARY KEY);
 CREATE TABLE shop.third (id serial PRIMARY KEY); ALTER SCHEMA shop OWNER TO CURRENT_USER');
 $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE shop.second IN ACCESS SHARE MODE');
@@ -131,17 +118,14 @@ my $adopter = $node->background_psql('postgres');
 my $pid = $adopter->query_safe('SELECT pg_backend_pid()');
 begin_query($adopter, "CALL snowflake_adopt_all('shop');");
 $node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted") or die;
-is( $node->safe_psql(
-		'postgres', "SELECT count(*) FROM pg_locks WHERE pid = $pid AND granted
-	AND relation IN ('shop.first'::regclass, 'shop.third'::regclass)"),
-	0,
-	'tables of other steps are not locked');
+sql_is(
+	$node, "SELECT count(*) FROM pg_locks WHERE pid = $pid AND granted
+	AND relation IN ('shop.first'::regclass, 'shop.third'::regclass)", 0, 'tables of other steps are not locked');
 $locker->query_safe('COMMIT');
 $adopter->query_safe('SELECT 1');
 $_->quit foreach $locker, $adopter;
-is( (sqlstate_of($node, "SET default_transaction_isolation = serializable; CALL snowflake_adopt_all('shop')"))[0],
-	'00000',
+sql_succeeds(
+	$node, "SET default_transaction_isolation = serializable; CALL snowflake_adopt_all('shop')",
 	'a further call has nothing to do');
-$node->stop;
 
 done_testing();

@@ -1,25 +1,19 @@
 # Worker ids that the operator assigns: in postgresql.conf, and through the entry point
 # of a container.  For Patroni see world/patroni.sh.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
 use Cwd qw(abs_path);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $worker_id = 'SELECT snowflake_worker_id(snowflake_nextval())';
 my $node = new_server('node', 'snowflake.worker_id' => 5);
-is($node->safe_psql('postgres', $worker_id), 5, 'the worker id can be set in postgresql.conf');
+sql_is($node, $worker_id, 5, 'the worker id can be set in postgresql.conf');
 $node->append_conf('postgresql.conf', "include_dir = 'conf.d'");
 mkdir $node->data_dir . '/conf.d';
 append_to_file($node->data_dir . '/conf.d/host.conf', "snowflake.worker_id = 6\n");
 $node->reload;
-ok($node->poll_query_until('postgres', "$worker_id = 6"), 'the worker id can be set in an included file');
+sql_becomes_true($node, "$worker_id = 6", 'the worker id can be set in an included file');
 $node->stop;
 
 # a pod's image, as far as the entry point needs it
@@ -34,7 +28,7 @@ my $pod = IPC::Run::start(
 	[ 'sh', $entry_point, '-D', $node->data_dir, '-p', $node->port ],
 	'>', $node->logfile, '2>&1');
 $node->wait_for_log(qr/ready to accept connections/);
-is($node->safe_psql('postgres', $worker_id), 3, 'the worker id is the number of the pod');
+sql_is($node, $worker_id, 3, 'the worker id is the number of the pod');
 $pod->signal('INT');
 $pod->finish;
 

@@ -1,29 +1,22 @@
 # snowflake_status() and snowflake_stat() in various situations.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
 
 my $day = 24 * 3600;
 
 sub stat_of
 {
 	my ($node, $column) = @_;
-	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_stat()");
+	return sql($node, "SELECT $column FROM snowflake_stat()");
 }
 
 sub status_of
 {
 	my ($node, $column) = @_;
 	# any state other than "ready" comes with a hint
-	return $node->safe_psql('postgres', "SELECT $column FROM snowflake_status() WHERE state = 'ready' OR hint <> ''");
+	return sql($node, "SELECT $column FROM snowflake_status() WHERE state = 'ready' OR hint <> ''");
 }
 
 # A session that makes ids must wait for something, at the latest when the reservation
@@ -31,8 +24,7 @@ sub status_of
 sub wait_event_is
 {
 	my ($node, $event) = @_;
-	my $waiting = $node->background_psql('postgres', on_error_stop => 0);
-	my $pid = $waiting->query_safe('SELECT pg_backend_pid()');
+	my ($waiting, $pid) = open_session($node);
 
 	# up to 16, one event serves all extensions
 	$event = 'Extension' if $node->pg_version < 17;
@@ -40,23 +32,19 @@ sub wait_event_is
 	$waiting->query_until(
 		qr/started/,
 		"\\echo started\nSELECT count(snowflake_nextval()) FROM (SELECT generate_series(1, 100000000)) AS numbers;\n");
-	ok( $node->poll_query_until(
-			'postgres',
-			"SELECT wait_event_type = 'Extension' AND wait_event = '$event' FROM pg_stat_activity WHERE pid = $pid"),
+	sql_becomes_true(
+		$node,
+		"SELECT wait_event_type = 'Extension' AND wait_event = '$event' FROM pg_stat_activity WHERE pid = $pid",
 		"a wait shows as $event");
-	$node->safe_psql('postgres', "SELECT pg_terminate_backend($pid)");
+	sql($node, "SELECT pg_terminate_backend($pid)");
 	eval { $waiting->quit };
 	return;
 }
 
 # blocks fill narrow lanes
 my $node = new_server(
-	'node',
-	clock => 1,
-	preload => 1,
-	max_prepared_transactions => 2,
-	'snowflake.layout' => 'snowflake sequence:9',
-	'snowflake.max_wait' => 100);
+	'node', clock => 1, preload => 1, max_prepared_transactions => 2,
+	'snowflake.layout' => 'snowflake sequence:9', 'snowflake.max_wait' => 100);
 is( status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead, mark_from'), 'ready|t||0||',
 	'status before the first id');
 
@@ -64,17 +52,15 @@ is( status_of($node, 'state, preloaded, ids_ahead, mark, mark_ahead, mark_from')
 run_clients(
 	$node, '--client=8 --transactions=2000', 'clients make ids',
 	'SELECT snowflake_nextval() FROM generate_series(1, 7);');
-ok($node->poll_query_until('postgres', 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat()'), 'all ids are counted');
+sql_becomes_true($node, 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat()', 'all ids are counted');
 my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-$node->safe_psql('postgres', 'SELECT snowflake_stat_reset()');
-$node->safe_psql('postgres', "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
-ok($node->poll_query_until('postgres', 'SELECT ids = 1000 FROM snowflake_stat()'), 'even those of parallel workers');
-is( (   sqlstate_of(
-			$node,
-			"SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()"
-		))[0],
-	'55000',
-	'and the leader made none itself');
+sql($node, 'SELECT snowflake_stat_reset()');
+sql($node, "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
+sql_becomes_true($node, 'SELECT ids = 1000 FROM snowflake_stat()', 'even those of parallel workers');
+sql_fails(
+	$node,
+	"SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()",
+	'55000', 'and the leader made none itself');
 
 # a session that then stays idle, however its transaction ended
 my $session = $node->background_psql('postgres', on_error_stop => 0);
@@ -97,32 +83,29 @@ $session->query_until(
 	qr/started/,
 	"\\echo started\nSELECT count(snowflake_nextval()) FROM generate_series(1, 40000) AS a, generate_series(1, 40000) AS b;\n"
 );
-ok( $node->poll_query_until('postgres', "SELECT ids > $before + 1000 FROM snowflake_stat()"),
-	'ids are counted while a statement runs');
+sql_becomes_true($node, "SELECT ids > $before + 1000 FROM snowflake_stat()", 'ids are counted while a statement runs');
 cmp_ok(status_of($node, 'lanes_in_use'), '>=', 1, 'its lane is in use');
-$node->safe_psql(
-	'postgres',
+sql($node,
 	"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%40000%' AND pid <> pg_backend_pid()");
 eval { $session->quit };
 
 # more ids than a lane has in a tick
 my $spills = stat_of($node, 'spills');
-$node->safe_psql('postgres', 'SELECT snowflake_reserve(1500) FROM generate_series(1, 10)');
-ok($node->poll_query_until('postgres', "SELECT spills > $spills FROM snowflake_stat()"), 'spills are counted');
+sql($node, 'SELECT snowflake_reserve(1500) FROM generate_series(1, 10)');
+sql_becomes_true($node, "SELECT spills > $spills FROM snowflake_stat()", 'spills are counted');
 
 # a crash, which clears shared memory
 crash($node);
 is(stat_of($node, 'ids'), 0, 'counters restart after a crash');
 
 # steps of the clock, and their effects
-$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+sql($node, 'SELECT snowflake_nextval()');
 set_clock($node, -100);
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'no ids after the clock was stepped back');
+sql_fails($node, 'SELECT snowflake_nextval()', 'SF001', 'no ids after the clock was stepped back');
 is(status_of($node, 'state'), 'too far ahead', 'the state shows it');
 cmp_ok(status_of($node, 'extract(epoch FROM ids_ahead)'), '>', 90, 'and the status shows how far ids are ahead');
-is( (sqlstate_of($node, "SET statement_timeout = '500ms'; SET snowflake.max_wait = '1h'; SELECT snowflake_nextval()"))
-	[0],
-	'57014',
+sql_fails(
+	$node, "SET statement_timeout = '500ms'; SET snowflake.max_wait = '1h'; SELECT snowflake_nextval()", '57014',
 	'a call that may wait waits');
 is( stat_of(
 		$node,
@@ -131,17 +114,16 @@ is( stat_of(
 	'1|1|1|t|100|t',
 	'the step, the failure and the wait are counted');
 set_clock($node, 0);
-$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+sql($node, 'SELECT snowflake_nextval()');
 is(stat_of($node, 'clock_steps_back'), 1, 'a step forward is not counted');
 set_clock($node, -400 * $day);
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF002', 'no ids while the clock is before the epoch');
+sql_fails($node, 'SELECT snowflake_nextval()', 'SF002', 'no ids while the clock is before the epoch');
 is(status_of($node, 'state'), 'before epoch', 'the state shows it');
 set_clock($node, 36500 * $day);
 is(status_of($node, 'state'), 'clock refused', 'the state announces a refused clock');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF005', 'and it is refused if it stays there');
+sql_fails($node, 'SELECT snowflake_nextval()', 'SF005', 'and it is refused if it stays there');
 set_and_reload($node, 'snowflake.max_jump = -1');
-is( (sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF003',
-	'no ids while the clock is past the end of the layout');
+sql_fails($node, 'SELECT snowflake_nextval()', 'SF003', 'no ids while the clock is past the end of the layout');
 is(status_of($node, 'state'), 'exhausted', 'the state shows it');
 set_clock($node, 0);
 is(stat_of($node, 'before_epoch, exhausted, clock_refused'), '1|1|1', 'all failures are counted');
@@ -149,8 +131,9 @@ is(stat_of($node, 'before_epoch, exhausted, clock_refused'), '1|1|1', 'all failu
 # a lock on the mark
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_internal.mark RENAME TO other_mark');
-is( $node->safe_psql('postgres', "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()"),
-	't|no mark', 'status does not wait for a lock on the mark');
+sql_is(
+	$node, "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()", 't|no mark',
+	'status does not wait for a lock on the mark');
 wait_event_is($node, 'SnowflakeMark');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
@@ -163,40 +146,31 @@ $session->query('SELECT snowflake_nextval()');
 set_clock($node, -1);
 sleep 1.5;
 $session->query('SELECT snowflake_nextval()');
-ok( $node->poll_query_until('postgres', "SELECT ids = $before + 2 FROM snowflake_stat()"),
-	'ids are counted after a step back');
+sql_becomes_true($node, "SELECT ids = $before + 2 FROM snowflake_stat()", 'ids are counted after a step back');
 $session->quit;
 set_clock($node, 0);
 
 # an incomplete mark
-foreach my $case (
-	[ 'ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED', 'ALTER SEQUENCE snowflake_internal.mark SET LOGGED' ],
-	[
-		'ALTER MATERIALIZED VIEW snowflake_internal.guard RENAME TO put_away',
-		'ALTER MATERIALIZED VIEW snowflake_internal.put_away RENAME TO guard'
-	],
-	[
-		'REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA',
-		'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'
-	])
+foreach my $sql (
+	'ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED',
+	'ALTER MATERIALIZED VIEW snowflake_internal.guard RENAME TO put_away',
+	'REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA')
 {
-	$node->safe_psql('postgres', $case->[0]);
-	is(status_of($node, 'state, mark'), 'no mark|', $case->[0]);
-	$node->safe_psql('postgres', $case->[1]);
-	isnt(status_of($node, 'mark'), '', $case->[1]);
+	sql($node, $sql);
+	is(status_of($node, 'state, mark'), 'no mark|', $sql);
+	sql($node, 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake');
+	isnt(status_of($node, 'mark'), '', 'a new extension has a mark');
 }
 
 # a worker id that a reset has set aside
 set_clock($node, 3600);
-$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$node->stop;
-$node->append_conf('postgresql.conf', 'snowflake.worker_id = 1');
-start_with_clock($node, 0);
+sql($node, 'SELECT snowflake_nextval()');
+restart_with($node, conf => 'snowflake.worker_id = 1', clock => 0);
 is(status_of($node, 'state'), 'too far ahead', 'ids are an hour ahead');
-$node->safe_psql('postgres', 'SELECT snowflake_reset_mark(1)');
+sql($node, 'SELECT snowflake_reset_mark(1)');
 is(status_of($node, 'state'), 'ready', 'a reset with a fresh worker id helps');
 set_and_reload($node, 'snowflake.worker_id = 0');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF001', 'the old worker id makes no ids');
+sql_fails($node, 'SELECT snowflake_nextval()', 'SF001', 'the old worker id makes no ids');
 is(status_of($node, 'state'), 'worker id set aside', 'the state shows it');
 
 # what the log says when ids are first made, and when the worker id cannot be used
@@ -212,70 +186,54 @@ set_and_reload($node, 'snowflake.worker_id = 4711');
 $node->wait_for_log(
 	qr/LOG:  parameter "snowflake.worker_id" is out of range for the snowflake layout: 4711/,
 	$position);
-ok( $node->poll_query_until('postgres', 'SELECT worker_id = 4711 FROM snowflake_status()'),
-	'the status shows new settings');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'F0000', 'no ids if the worker id is out of range');
+sql_becomes_true($node, 'SELECT worker_id = 4711 FROM snowflake_status()', 'the status shows new settings');
+sql_fails($node, 'SELECT snowflake_nextval()', 'F0000', 'no ids if the worker id is out of range');
 is(stat_of($node, 'unusable_settings'), 1, 'the failure is counted');
 is(status_of($node, 'state'), 'unusable settings', 'the state shows it');
 
 # a registry that does not exist
-$node->append_conf('postgresql.conf', "snowflake.registry = 'host=/nowhere'\nsnowflake.worker_id = 0");
-$node->restart;
-ok( $node->poll_query_until('postgres', "SELECT lease_state = 'unreachable' FROM snowflake_status()"),
-	'the registry cannot be reached');
+restart_with($node, conf => "snowflake.registry = 'host=/nowhere'\nsnowflake.worker_id = 0");
+sql_becomes_true($node, "SELECT lease_state = 'unreachable' FROM snowflake_status()", 'the registry cannot be reached');
 is(status_of($node, 'state, worker_id, worker_id_source, lease_ends'), 'no lease||registry|', 'there is no lease');
-is((sqlstate_of($node, 'SELECT snowflake_nextval()'))[0], 'SF004', 'and there are no ids');
+sql_fails($node, 'SELECT snowflake_nextval()', 'SF004', 'and there are no ids');
 is(stat_of($node, 'no_lease'), 1, 'the failure is counted');
 wait_event_is($node, 'SnowflakeLease');
 $node->stop;
 
 # a layout that cannot be read, at first while another one is in force
 my $unusable = new_server('unusable');
-$unusable->safe_psql('postgres', 'SELECT snowflake_nextval()');
+sql($unusable, 'SELECT snowflake_nextval()');
 set_and_reload($unusable, "snowflake.layout = 'nonsense'");
 is(status_of($unusable, 'state, layout IS NULL'), 'unusable settings|f', 'the layout in force is still known');
-is( $unusable->safe_psql('postgres', 'SET client_min_messages = error; SELECT snowflake_worker_id(1)'), 0,
-	'and ids are decoded');
+sql_is($unusable, 'SET client_min_messages = error; SELECT snowflake_worker_id(1)', 0, 'and ids are decoded');
 $unusable->restart;
 is(status_of($unusable, 'state, layout, last_instant, ids_ahead'), 'unusable settings|||', 'there is no layout');
-is((sqlstate_of($unusable, 'SELECT snowflake_worker_id(1)'))[0], 'F0000', 'so ids are not decoded');
+sql_fails($unusable, 'SELECT snowflake_worker_id(1)', 'F0000', 'so ids are not decoded');
 
 # a layout whose ids are all less than the mark
-$unusable->append_conf('postgresql.conf', "snowflake.layout = 'js53'");
-$unusable->restart;
+restart_with($unusable, conf => "snowflake.layout = 'js53'");
 is(status_of($unusable, q{state, mark_ahead > '10 years'}), 'exhausted|t', 'the state shows a mark of another layout');
-is((sqlstate_of($unusable, 'SELECT snowflake_nextval()'))[0], 'SF003', 'and calls fail for that reason');
+sql_fails($unusable, 'SELECT snowflake_nextval()', 'SF003', 'and calls fail for that reason');
 $unusable->stop;
 
 # ids of a long tick, most of which are made without looking at anything else
 my $long_tick = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
-$session = $long_tick->background_psql('postgres');
-foreach (1 .. 20)
-{
-	$session->query('SELECT snowflake_nextval()');
-	sleep 0.1;
-}
-ok( $long_tick->poll_query_until('postgres', 'SELECT ids = 20 FROM snowflake_stat()'),
-	'all ids of long ticks are counted');
-$session->quit;
-my ($advance_code, $advanced) =
-  sqlstate_of($long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'))");
-is($advance_code, '55000', 'an advance by an hour is refused');
-like($advanced, qr/cannot be advanced too far ahead.*DETAIL: .*max_ahead.*HINT: .*force/s, 'with detail and hint');
+sql($long_tick, 'SELECT snowflake_nextval(), pg_sleep(0.1) FROM generate_series(1, 20)');
+sql_becomes_true($long_tick, 'SELECT ids = 20 FROM snowflake_stat()', 'all ids of long ticks are counted');
+sql_fails(
+	$long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'))", '55000',
+	'an advance by an hour is refused', qr/cannot be advanced too far ahead.*DETAIL: .*max_ahead.*HINT: .*force/s);
 is(status_of($long_tick, 'state'), 'ready', 'and changes nothing');
-$long_tick->safe_psql(
-	'postgres',
-	"SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'), force => true)");
+sql($long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'), force => true)");
 is(status_of($long_tick, 'state'), 'too far ahead', 'an advance by force succeeds, and the state shows it');
-is((sqlstate_of($long_tick, 'SELECT snowflake_nextval()'))[0], 'SF001', 'and no ids are made');
+sql_fails($long_tick, 'SELECT snowflake_nextval()', 'SF001', 'and no ids are made');
 $long_tick->stop;
 
 my $registry = new_registry('registry');
 my $leasing = new_server(
 	'leasing',
 	lease_from($registry, 'snowflake.registry_lease' => '6s', 'wal_level' => 'replica', 'max_wal_senders' => 5));
-ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
-	'a server with a lease is ready');
+sql_becomes_true($leasing, "SELECT state = 'ready' FROM snowflake_status()", 'a server with a lease is ready');
 is( status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > now(), lease_starts < now()'),
 	'0|registry|held|t|t', 'the status shows the lease');
 
@@ -284,8 +242,7 @@ is( status_of($leasing, 'worker_id, worker_id_source, lease_state, lease_ends > 
 sub stop_and_read_page
 {
 	my ($node, $relation) = @_;
-	my $path = $node->data_dir . '/'
-	  . $node->safe_psql('postgres', "SELECT pg_relation_filepath('snowflake_internal.$relation')");
+	my $path = $node->data_dir . '/' . sql($node, "SELECT pg_relation_filepath('snowflake_internal.$relation')");
 
 	$node->stop;
 	# from 18 on, pages have checksums, which would notice changes first
@@ -322,22 +279,22 @@ my $other = new_server('other');
 my $copied =
   qr/LOG:  snowflake mark of database "postgres" comes from another server\n.*DETAIL:  The system identifier of the mark is 4711,.*\n.*HINT:  If the other server also makes ids, set "snowflake.worker_id" here/;
 my $warned = "SELECT hint ~ '^The mark comes from another server' FROM snowflake_status()";
-$other->safe_psql('postgres', 'SELECT snowflake_nextval()');
+sql($other, 'SELECT snowflake_nextval()');
 is(status_of($other, 'mark_from'), '', 'the mark is that of this server');
-is($other->safe_psql('postgres', $warned), '', 'nothing is to be checked');
-is( $other->safe_psql(
-		'postgres', 'SELECT system = system_identifier FROM snowflake_internal.guard, pg_control_system()'),
-	't',
+sql_is($other, $warned, '', 'nothing is to be checked');
+sql_is(
+	$other, 'SELECT system = system_identifier FROM snowflake_internal.guard, pg_control_system()', 't',
 	'the guard has its system identifier');
 set_system($other, 4711);
 is(status_of($other, 'mark_from'), 4711, 'the status shows that of another server');
-is($other->safe_psql('postgres', $warned), 't', 'and the hint says what to check');
+sql_is($other, $warned, 't', 'and the hint says what to check');
+
 foreach my $start (1, 2)
 {
 	my $offset = -s $other->logfile;
 
 	$other->restart;
-	$other->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	sql($other, 'SELECT snowflake_nextval()');
 	my @found = slurp_file($other->logfile, $offset) =~ /$copied/g;
 	is(scalar @found, $start == 1                  ? 1    : 0, "start $start: the log reports it once");
 	is(status_of($other, 'mark_from'), $start == 1 ? 4711 : '', 'and the status shows it until the next start');
@@ -348,7 +305,7 @@ foreach my $start (1, 2)
 my $last_id;
 foreach my $relation ('mark', 'guard')
 {
-	$last_id = $other->safe_psql('postgres', 'SELECT snowflake_nextval()');
+	$last_id = sql($other, 'SELECT snowflake_nextval()');
 	my ($page_file, $page, $offset) = stop_and_read_page($other, $relation);
 	# 15 bits of offset, 2 of flags, and 15 of length
 	my $item = unpack('L', substr($page, 24, 4));
@@ -366,31 +323,23 @@ foreach my $relation ('mark', 'guard')
 		substr($damaged, $at, length $bytes) = $bytes;
 		write_page($page_file, $damaged);
 		$other->start;
-		like(
-			(sqlstate_of($other, 'SELECT snowflake_nextval()'))[0], qr/^XX001$/,
-			"the row of the $relation $how: an error");
+		sql_fails($other, 'SELECT snowflake_nextval()', 'XX001', "the row of the $relation $how: an error");
 		$other->stop('immediate');
 	}
 	write_page($page_file, $page);
 	$other->start;
-	cmp_ok(
-		$other->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last_id,
-		"a $relation that was restored is used");
+	cmp_ok(sql($other, 'SELECT snowflake_nextval()'), '>', $last_id, "a $relation that was restored is used");
 }
 $other->stop;
 
 # a server that leases a worker id need not report it
 set_system($leasing, 4711);
-ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
-	'the server has a leased worker id again');
-$leasing->safe_psql('postgres', 'SELECT snowflake_nextval()');
+sql_becomes_true($leasing, "SELECT state = 'ready' FROM snowflake_status()", 'the server has a leased worker id again');
+sql($leasing, 'SELECT snowflake_nextval()');
 is(status_of($leasing, 'mark_from'), 4711, 'with a leased worker id, the status shows it');
 unlike(slurp_file($leasing->logfile), $copied, 'but the log does not');
 
-$leasing->backup('copy');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($leasing, 'copy', has_streaming => 1);
-$standby->start;
+my $standby = new_standby($leasing, 'standby');
 is(status_of($standby, 'state'), 'standby', 'the state of a standby shows what it is');
 $standby->stop;
 $leasing->stop;
@@ -398,43 +347,39 @@ $registry->stop;
 
 # A worker id that was not set: no problem for a single server
 my $alone = new_server('alone', client_min_messages => 'notice', wal_level => 'logical');
-my @hint = ('postgres', "SELECT state, substring(hint FROM 'and (.*)\\. Give') FROM snowflake_status()");
-is($alone->safe_psql(@hint), 'ready|', 'a single server may use worker id 0');
-$alone->safe_psql('postgres', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id())');
-$alone->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 1000); ANALYZE orders');
-is($alone->safe_psql(@hint), 'ready|', 'even with ids of its own');
-$alone->safe_psql('postgres', 'INSERT INTO orders SELECT snowflake_compose(now(), worker_id => 7); ANALYZE orders');
-is($alone->safe_psql(@hint), 'ready|table public.orders has ids of other servers', 'ids of another server are noticed');
+my $hint = "SELECT state, substring(hint FROM 'and (.*)\\. Give') FROM snowflake_status()";
+sql_is($alone, $hint, 'ready|', 'a single server may use worker id 0');
+sql($alone, <<'EOC');
+CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id());
+INSERT INTO orders SELECT FROM generate_series(1, 1000);
+ANALYZE orders;
+EOC
+sql_is($alone, $hint, 'ready|', 'even with ids of its own');
+sql($alone, 'INSERT INTO orders SELECT snowflake_compose(now(), worker_id => 7); ANALYZE orders');
+sql_is($alone, $hint, 'ready|table public.orders has ids of other servers', 'ids of another server are noticed');
 my $holder = $alone->background_psql('postgres');
 $holder->query_safe('BEGIN; LOCK TABLE orders');
-is( $alone->safe_psql(@hint),
-	'ready|table public.orders has ids of other servers',
-	'a lock on the table keeps nobody waiting');
+sql_is($alone, $hint, 'ready|table public.orders has ids of other servers', 'a lock on the table keeps nobody waiting');
 $holder->query_safe('COMMIT');
 $holder->quit;
-$alone->safe_psql('postgres', 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
-is( $alone->safe_psql(@hint, extra_params => [ '--username' => 'watcher' ]),
-	'ready|', 'nor by a role that may not read them');
-$alone->safe_psql('postgres', 'CREATE EXTENSION snowflake_registry');
-is( $alone->safe_psql(@hint),
-	'ready|this database is a registry, which leases worker ids to other servers',
+sql($alone, 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
+sql_is([ $alone, 'postgres', 'watcher' ], $hint, 'ready|', 'nor by a role that may not read them');
+sql($alone, 'CREATE EXTENSION snowflake_registry');
+sql_is(
+	$alone, $hint, 'ready|this database is a registry, which leases worker ids to other servers',
 	'a registry is noticed');
-$alone->safe_psql('postgres', 'CREATE PUBLICATION all_tables FOR ALL TABLES');
-is($alone->safe_psql(@hint), 'ready|this database has publications', 'a publication is noticed');
-$alone->safe_psql(
-	'postgres', "CREATE DATABASE other; CREATE SUBSCRIPTION nothing CONNECTION 'dbname=other'
+sql($alone, 'CREATE PUBLICATION all_tables FOR ALL TABLES');
+sql_is($alone, $hint, 'ready|this database has publications', 'a publication is noticed');
+sql($alone, "CREATE DATABASE other; CREATE SUBSCRIPTION nothing CONNECTION 'dbname=other'
 PUBLICATION all_tables WITH (connect = false, slot_name = NONE)");
-is($alone->safe_psql(@hint), 'ready|this server has subscriptions', 'a subscription is noticed');
+sql_is($alone, $hint, 'ready|this server has subscriptions', 'a subscription is noticed');
 my $create = 'CREATE EXTENSION snowflake';
-my (undef, undef, $notices) = $alone->psql('other', $create);
-like(
-	$notices, qr/NOTICE:.*worker_id.*\nHINT:.*subscriptions.*ALTER SYSTEM SET snowflake.worker_id/,
-	'CREATE EXTENSION reports it');
-$alone->safe_psql('other', 'DROP EXTENSION snowflake');
+sql_succeeds(
+	[ $alone, 'other' ], $create, 'CREATE EXTENSION reports it',
+	qr/NOTICE:.*worker_id.*\nHINT:.*subscriptions.*ALTER SYSTEM SET snowflake.worker_id/);
+sql([ $alone, 'other' ], 'DROP EXTENSION snowflake');
 set_and_reload($alone, 'snowflake.worker_id = 0');
-is($alone->safe_psql(@hint), 'ready|', 'a worker id that was set needs no hint');
-(undef, undef, $notices) = $alone->psql('other', $create);
-is($notices, '', 'and CREATE EXTENSION reports nothing');
-$alone->stop;
+sql_is($alone, $hint, 'ready|', 'a worker id that was set needs no hint');
+is((sqlstate_of([ $alone, 'other' ], $create))[1], '', 'and CREATE EXTENSION reports nothing');
 
 done_testing();

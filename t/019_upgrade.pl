@@ -2,16 +2,10 @@
 # version, object by object.  As long as 1.0 is the newest version, the point is that
 # the comparison finds differences, with a version 99.0 that introduces some.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
 use Cwd qw(abs_path);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 # Describe all objects of the extension as text: definition, privileges and comment.
 my $objects = <<'EOC';
@@ -52,7 +46,7 @@ sub objects_of
 {
 	my ($database, @statements) = @_;
 
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	sql($node, "CREATE DATABASE $database");
 	$node->safe_psql($database, $_) foreach @statements;
 	return $node->safe_psql($database, $objects);
 }
@@ -64,17 +58,16 @@ is( objects_of(
 		'ALTER EXTENSION snowflake UPDATE'),
 	$fresh,
 	'1.0, updated to the newest version, equals a fresh install');
-is( $node->safe_psql('updated', 'SELECT extension_version = library_version FROM snowflake_status()'),
-	't', 'its version is that of the library');
-is($node->safe_psql('postgres', <<'EOC'), '', 'each older version can be updated to the newest');
+sql_is(
+	[ $node, 'updated' ], 'SELECT extension_version = library_version FROM snowflake_status()', 't',
+	'its version is that of the library');
+sql_is($node, <<'EOC', '', 'each older version can be updated to the newest');
 SELECT source FROM pg_extension_update_paths('snowflake'), pg_available_extensions
 WHERE name = 'snowflake' AND target = default_version AND path IS NULL
 EOC
 
-#
 # A future version, in a copy of the extension's directory, where a server can be told to
 # look for it, as for mutants
-#
 
 if (!can_use_mutants())
 {
@@ -127,12 +120,11 @@ foreach my $delta (sort keys %deltas)
 write_file(
 	'snowflake--1.0--99.0.sql',
 	"CREATE FUNCTION snowflake_to_come() RETURNS bigint LANGUAGE c AS 'MODULE_PATHNAME', 'snowflake_to_come';\n");
-my ($code, $message) = sqlstate_of($node, "ALTER EXTENSION snowflake UPDATE TO '99.0'");
-is($code, '42883', 'a new script with an old library is refused');
-like($message, qr/could not find function "snowflake_to_come" in file/, 'with the reason');
-is( $node->safe_psql('postgres', 'SELECT snowflake_nextval() > 0, extension_version FROM snowflake_status()'),
-	't|1.0', 'and nothing has changed');
-
-$node->stop;
+sql_fails(
+	$node, "ALTER EXTENSION snowflake UPDATE TO '99.0'", '42883', 'a new script with an old library is refused',
+	qr/could not find function "snowflake_to_come" in file/);
+sql_is(
+	$node, 'SELECT snowflake_nextval() > 0, extension_version FROM snowflake_status()', 't|1.0',
+	'and nothing has changed');
 
 done_testing();

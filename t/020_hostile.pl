@@ -3,15 +3,9 @@
 # that are not written in C.  Nothing planted may run.  Another role creates in advance
 # what an extension is about to create.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $scripts = join '', map { slurp_file($_) } 'snowflake--1.0.sql', 'registry/snowflake_registry--1.0.sql',
   'sql-only/snowflake_sql--1.0.sql';
@@ -198,23 +192,27 @@ EOC
 
 # durable settings of the edition in SQL need such a wal_level before PostgreSQL 17
 my $node = new_server('hostile', wal_level => 'replica');
-my @mallory = (extra_params => [ '--username', 'mallory' ]);
 my $database = 'postgres';
+
+sub as_mallory
+{
+	my ($sql) = @_;
+
+	return sql([ $node, $database, 'mallory' ], $sql);
+}
 
 # Run statements as a role, by default the superuser.  Returns the errors.  Nothing
 # planted may run.
 sub no_harm
 {
-	my ($name, $sql, @as) = @_;
-	my ($ret, $out, $err) = $node->psql($database, $sql, on_error_stop => 0, @as);
+	my ($name, $sql, $role) = @_;
+	my (undef, $messages) = sqlstate_of([ $node, $database, $role ], $sql);
 
-	is(join("\n", $err =~ /^.*(harm: .*)/mg), '', "$name: nothing planted runs");
-	is( $node->safe_psql(
-			'postgres',
-			"SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = 'mallory'; ALTER ROLE mallory NOSUPERUSER"),
-		'f',
-		"$name: the role does not become a superuser");
-	return join "\n", $err =~ /^.*(ERROR: .*)/mg;
+	is(join("\n", $messages =~ /^.*(harm: .*)/mg), '', "$name: nothing planted runs");
+	sql_is(
+		$node, "SELECT rolsuper FROM pg_catalog.pg_roles WHERE rolname = 'mallory'; ALTER ROLE mallory NOSUPERUSER",
+		'f', "$name: the role does not become a superuser");
+	return join "\n", $messages =~ /^.*(ERROR: .*)/mg;
 }
 
 # Prepare, and run statements as a superuser whose search_path is the default, or has
@@ -225,7 +223,7 @@ sub call_all
 
 	foreach my $path ('public', 'public, pg_catalog, pg_temp')
 	{
-		$node->safe_psql($database, $prepare);
+		sql([ $node, $database ], $prepare);
 		is( no_harm("$name, path $path", join(";\n", "SET search_path = $path", @statements)), '',
 			"$name, path $path: no errors");
 	}
@@ -237,19 +235,17 @@ sub functions_of
 {
 	my ($extension) = @_;
 
-	return $node->safe_psql(
-		$database, qq{
+	return sql(
+		[ $node, $database ], qq{
 SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname)
 FROM pg_depend JOIN pg_proc ON pg_proc.oid = objid JOIN pg_language ON pg_language.oid = prolang
 WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass AND lanname <> 'c'
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = '$extension')});
 }
 
-#
 # The extension
-#
 
-$node->safe_psql($database, 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
+sql([ $node, $database ], 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
 is( functions_of('snowflake'),
 	join(
 		' ',
@@ -258,22 +254,14 @@ is( functions_of('snowflake'),
 		  fixed_columns functions grants inheritance_tree integer_functions key_defaults layout likely_references recreation_error sequence_uses
 		  lock_table named_columns obstacles other_columns partition_grid partitions recreate_view recreation
 		  report_locks report_references snowflake_adopt snowflake_adopt_all step_parts suffixes topmost_tables try_widening widening widening_error
-		  worker_id_hint),
-		keys %calls),
+		  worker_id_hint), keys %calls),
 	'the test calls all functions of the extension');
 
-# the attack that was found
-$node->safe_psql($database, <<'EOC', @mallory);
-CREATE FUNCTION snowflake_last_before(text) RETURNS bigint LANGUAGE plpgsql AS
-$$ BEGIN ALTER ROLE mallory SUPERUSER; RETURN 0; END $$;
-EOC
-$node->safe_psql($database, $tables);
-is(no_harm("partitions", "SELECT * FROM snowflake_partitions('events')"), '', 'no errors');
-$node->safe_psql($database, 'DROP FUNCTION snowflake_last_before(text)', @mallory);
+sql([ $node, $database ], $tables);
 
 # The hint of the status is about tables that any role can own: planning a query of one
 # runs what its indexes call.
-$node->safe_psql($database, <<'EOC', @mallory);
+as_mallory(<<'EOC');
 CREATE FUNCTION takes_over() RETURNS integer LANGUAGE plpgsql AS
 $$ BEGIN ALTER ROLE mallory SUPERUSER; RETURN 1; EXCEPTION WHEN insufficient_privilege THEN RETURN 1; END $$;
 CREATE FUNCTION seems_immutable(integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN public.takes_over(); END';
@@ -283,51 +271,48 @@ CREATE INDEX ON trap ((id + seems_immutable(1)));
 ANALYZE trap;
 EOC
 is(no_harm('the status', 'SELECT * FROM snowflake_status()'), '', 'no error');
-is( $node->safe_psql($database, "SELECT hint ~ 'trap has ids of other servers' FROM snowflake_status()"),
-	't', 'the hint has looked at the table');
-$node->safe_psql($database, 'DROP TABLE trap; DROP FUNCTION takes_over(), seems_immutable(integer)', @mallory);
+sql_is(
+	[ $node, $database ], "SELECT hint ~ 'trap has ids of other servers' FROM snowflake_status()", 't',
+	'the hint has looked at the table');
+as_mallory('DROP TABLE trap; DROP FUNCTION takes_over(), seems_immutable(integer)');
 
-$node->safe_psql($database, "SET search_path = pg_catalog;\n$harm$overloads$operators$types", @mallory);
+as_mallory("SET search_path = pg_catalog;\n$harm$overloads$operators$types");
 cmp_ok(
-	$node->safe_psql($database, "SELECT count(*) FROM pg_catalog.pg_proc WHERE proname = 'snowflake_last_before'"),
-	'>', 10,
-	'there are planted functions');
+	sql([ $node, $database ], "SELECT count(*) FROM pg_catalog.pg_proc WHERE proname = 'snowflake_last_before'"),
+	'>', 10, 'there are planted functions');
 like(
 	(sqlstate_of($node, "SET search_path = public, pg_catalog; SELECT format('x'::pg_catalog.text)"))[1],
 	qr/harm: format\(text\)/, 'which would run if they were called');
-$node->safe_psql('postgres', 'ALTER ROLE mallory NOSUPERUSER');
+sql($node, 'ALTER ROLE mallory NOSUPERUSER');
 call_all('planted after', $tables, @statements);
 
-$node->safe_psql($database, $no_tables);
+sql([ $node, $database ], $no_tables);
 is( no_harm('created by a superuser', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), '',
 	'the extension can be created');
 call_all('planted before', $tables, @statements);
 
 # the extension is trusted: a superuser runs its script on behalf of an ordinary role
-$node->safe_psql($database, $no_tables);
-$node->safe_psql(
-	$database,
+sql([ $node, $database ], $no_tables);
+sql([ $node, $database ],
 	'DROP EXTENSION snowflake; ALTER SCHEMA public OWNER TO mallory; GRANT CREATE ON DATABASE postgres TO mallory');
-is(no_harm('created by the role', 'CREATE EXTENSION snowflake', @mallory), '', 'the role can create the extension');
+is(no_harm('created by the role', 'CREATE EXTENSION snowflake', 'mallory'), '', 'the role can create the extension');
 call_all('created by the role', $tables, @statements);
 
 # a call that matches two functions must fail
-$node->safe_psql($database, "SET search_path = pg_catalog;\n$defaults", @mallory);
+as_mallory("SET search_path = pg_catalog;\n$defaults");
 no_harm('defaults', join(";\n", @statements));
-$node->safe_psql($database, $no_tables);
+sql([ $node, $database ], $no_tables);
 like(
 	no_harm('defaults, created', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), qr/is not unique/,
 	'an ambiguous call fails');
 
-#
 # The owner of the schema renames it, and gives its name to another one with functions of
 # the same names.
-#
 
 $database = 'renamed';
-$node->safe_psql('postgres', "CREATE DATABASE $database OWNER mallory; ALTER ROLE mallory NOSUPERUSER");
-$node->safe_psql($database, "$harm CREATE SCHEMA hers; CREATE EXTENSION snowflake SCHEMA hers", @mallory);
-my $rename = 'ALTER SCHEMA hers RENAME TO moved; CREATE SCHEMA hers; ' . $node->safe_psql($database, <<'EOC');
+sql($node, "CREATE DATABASE $database OWNER mallory; ALTER ROLE mallory NOSUPERUSER");
+as_mallory("$harm CREATE SCHEMA hers; CREATE EXTENSION snowflake SCHEMA hers");
+my $rename = 'ALTER SCHEMA hers RENAME TO moved; CREATE SCHEMA hers; ' . sql([ $node, $database ], <<'EOC');
 SELECT string_agg(format('CREATE %s hers.%I(%s)%s LANGUAGE plpgsql%s AS %L;',
 	CASE prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, proname, pg_get_function_arguments(oid),
 	' RETURNS ' || pg_get_function_result(oid), CASE prokind WHEN 'f' THEN ' IMMUTABLE' END,
@@ -336,62 +321,58 @@ SELECT string_agg(format('CREATE %s hers.%I(%s)%s LANGUAGE plpgsql%s AS %L;',
 	E'\n')
 FROM pg_proc WHERE pronamespace = 'hers'::regnamespace
 EOC
-$node->safe_psql($database, $rename, @mallory);
+as_mallory($rename);
 like(
-	(sqlstate_of($node, 'SELECT hers.snowflake_nextval()', database => $database))[1],
-	qr/harm: snowflake_nextval/, 'there are imposters');
-$node->safe_psql('postgres', 'ALTER ROLE mallory NOSUPERUSER');
+	(sqlstate_of([ $node, $database ], 'SELECT hers.snowflake_nextval()'))[1], qr/harm: snowflake_nextval/,
+	'there are imposters');
+sql($node, 'ALTER ROLE mallory NOSUPERUSER');
 call_all('renamed', $tables, map { s/public\.snowflake/moved.snowflake/r } @statements);
-is( $node->safe_psql(
-		$database,
-		q{SELECT column_default FROM information_schema.columns WHERE table_name = 'true' AND column_name = 'id'}),
-	'moved.snowflake_id()',
-	'an adopted key has the genuine default');
+sql_is(
+	[ $node, $database ],
+	q{SELECT column_default FROM information_schema.columns WHERE table_name = 'true' AND column_name = 'id'},
+	'moved.snowflake_id()', 'an adopted key has the genuine default');
 
 # While the extension is created, its script has to wait for a transaction that creates a
 # schema of the same name.
 $database = 'raced';
-$node->safe_psql('postgres', "CREATE DATABASE $database OWNER mallory");
-$node->safe_psql($database, "$harm CREATE SCHEMA hers", @mallory);
-my ($pause, $creation) = map { $node->background_psql($database, on_error_stop => 0, @mallory) } 1 .. 2;
+sql($node, "CREATE DATABASE $database OWNER mallory");
+as_mallory("$harm CREATE SCHEMA hers");
+my ($pause, $creation) =
+  map { $node->background_psql($database, on_error_stop => 0, extra_params => [ '--username', 'mallory' ]) } 1 .. 2;
 $pause->query_safe('BEGIN; CREATE SCHEMA snowflake_internal');
 my $pid = $creation->query_safe('SELECT pg_backend_pid()');
 begin_query($creation, 'CREATE EXTENSION snowflake SCHEMA hers;');
 wait_until($node, $pid, "wait_event_type = 'Lock'", 'CREATE EXTENSION waits');
-is( (   sqlstate_of(
-			$node,
-			"SET lock_timeout = '1s'; CREATE TEMP TABLE t (); CREATE SCHEMA others; DROP SCHEMA others;\nVACUUM pg_namespace",
-			database => $database))[0],
-	'00000',
+sql_succeeds(
+	[ $node, $database ],
+	"SET lock_timeout = '1s'; CREATE TEMP TABLE t (); CREATE SCHEMA others; DROP SCHEMA others;\nVACUUM pg_namespace",
 	'meanwhile: others can create schemas and temporary tables');
 my ($renamed) =
-  sqlstate_of($node, "BEGIN; SET lock_timeout = '1s'; $rename COMMIT", database => $database, user => 'mallory');
+  sqlstate_of([ $node, $database, 'mallory' ], "BEGIN; SET lock_timeout = '1s'; $rename COMMIT");
 $pause->query_safe('ROLLBACK');
 $creation->query('SELECT 1');
 is(take_errors($creation), '', 'meanwhile: CREATE EXTENSION succeeds');
 is($renamed, '55P03', 'meanwhile: the schema cannot be renamed');
-is( $node->safe_psql(
-		$database, "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'; ALTER ROLE mallory NOSUPERUSER"),
-	'f',
-	'meanwhile: the role does not become a superuser');
+sql_is(
+	[ $node, $database ], "SELECT rolsuper FROM pg_roles WHERE rolname = 'mallory'; ALTER ROLE mallory NOSUPERUSER",
+	'f', 'meanwhile: the role does not become a superuser');
 $_->quit foreach $creation, $pause;
 
-#
 # The owner of the database drops the extension while a statement makes ids, and puts
 # relations of the same names in the place of the mark and its guard.
-#
 
 foreach my $mutant (undef, with_mutants() ? 'takes any schema' : ())
 {
 	my $swapped = $mutant ? new_server('swapped', mutant => $mutant) : $node;
-	$swapped->safe_psql('postgres', 'CREATE ROLE mallory LOGIN') if $mutant;
-	$swapped->safe_psql('postgres', 'CREATE DATABASE swapped OWNER mallory');
-	$swapped->safe_psql('swapped', 'CREATE EXTENSION snowflake', @mallory);
-	my $statement = $swapped->background_psql('swapped', on_error_stop => 0, @mallory);
+	sql($swapped, 'CREATE ROLE mallory LOGIN') if $mutant;
+	sql($swapped, 'CREATE DATABASE swapped OWNER mallory');
+	sql([ $swapped, 'swapped', 'mallory' ], 'CREATE EXTENSION snowflake');
+	my $statement =
+	  $swapped->background_psql('swapped', on_error_stop => 0, extra_params => [ '--username', 'mallory' ]);
 	my $pid = $statement->query_safe('SELECT pg_backend_pid()');
 	begin_query($statement, 'SELECT count(snowflake_nextval()), count(pg_sleep(0.1)) FROM generate_series(1, 600);');
 	wait_until($swapped, $pid, "wait_event = 'PgSleep'", 'a statement makes ids');
-	$swapped->safe_psql('swapped', <<'EOC', @mallory);
+	sql([ $swapped, 'swapped', 'mallory' ], <<'EOC');
 DROP EXTENSION snowflake;
 CREATE SCHEMA snowflake_internal;
 CREATE SEQUENCE snowflake_internal.mark;
@@ -400,23 +381,22 @@ EOC
 
 	if ($mutant)
 	{
-		ok( $swapped->poll_query_until('swapped', 'SELECT bound > 0 FROM snowflake_internal.guard'),
+		sql_becomes_true(
+			[ $swapped, 'swapped' ], 'SELECT bound > 0 FROM snowflake_internal.guard',
 			"mutant that $mutant: writes to another relation");
-		$swapped->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+		sql($swapped, "SELECT pg_cancel_backend($pid)");
 	}
 	else
 	{
 		$statement->query('SELECT 1');
 		like(take_errors($statement), qr/snowflake mark does not exist/, 'without the extension no ids are made');
-		is($swapped->safe_psql('swapped', 'SELECT bound FROM snowflake_internal.guard'), 0, 'and nothing is written');
+		sql_is([ $swapped, 'swapped' ], 'SELECT bound FROM snowflake_internal.guard', 0, 'and nothing is written');
 	}
 	$statement->quit;
 	$swapped->stop if $mutant;
 }
 
-#
 # SQL only: what is planted before or after
-#
 
 my $interval = "'1 minute'::interval";
 my @sql_statements = (
@@ -449,9 +429,9 @@ my $install = 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake_s
 foreach my $when ('before', 'afterwards')
 {
 	$database = "managed_$when";
-	$node->safe_psql('postgres', "CREATE DATABASE $database; ALTER ROLE mallory NOSUPERUSER");
-	$node->safe_psql($database, 'GRANT CREATE ON SCHEMA public TO mallory');
-	$node->safe_psql($database, $plant, @mallory) if $when eq 'before';
+	sql($node, "CREATE DATABASE $database; ALTER ROLE mallory NOSUPERUSER");
+	sql([ $node, $database ], 'GRANT CREATE ON SCHEMA public TO mallory');
+	sql([ $node, $database, 'mallory' ], $plant) if $when eq 'before';
 	is( no_harm(
 			"SQL only, planted $when",
 			"$install; SELECT public.snowflake_configure($layout, 1, 0, $interval, $interval, true)"),
@@ -459,20 +439,18 @@ foreach my $when ('before', 'afterwards')
 		'the extensions can be created');
 	my %calls_it;
 	$calls_it{$_} = 1 foreach map { /public\.(snowflake_\w+)\(/g } @sql_statements;
-	is( $node->safe_psql(
-			$database,
-			"SET search_path = pg_catalog; SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc WHERE proname LIKE 'snowflake%' AND pronamespace = 'public'::regnamespace AND proowner <> 'mallory'::regrole"
-		),
-		join(' ', sort keys %calls_it),
-		'the test calls all functions of the extension');
-	$node->safe_psql($database, $plant, @mallory) if $when eq 'afterwards';
+	sql_is(
+		[ $node, $database ],
+		"SET search_path = pg_catalog; SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname) FROM pg_proc WHERE proname LIKE 'snowflake%' AND pronamespace = 'public'::regnamespace AND proowner <> 'mallory'::regrole",
+		join(' ', sort keys %calls_it), 'the test calls all functions of the extension');
+	sql([ $node, $database, 'mallory' ], $plant) if $when eq 'afterwards';
 	call_all("SQL only, planted $when", 'SELECT', @sql_statements);
 }
 
 # A planted function keeps its owner, who could replace it later.
 $database = 'managed_owners';
-$node->safe_psql('postgres', "CREATE DATABASE $database");
-$node->safe_psql($database, 'GRANT CREATE ON SCHEMA public TO mallory; CREATE EXTENSION snowflake_sql');
+sql($node, "CREATE DATABASE $database");
+sql([ $node, $database ], 'GRANT CREATE ON SCHEMA public TO mallory; CREATE EXTENSION snowflake_sql');
 my $configure = "SELECT snowflake_configure('snowflake', 1)";
 foreach my $case (
 	[ 'snowflake_nextval()', 'bigint' ],
@@ -485,26 +463,21 @@ foreach my $case (
 	my ($function, $result) = @$case;
 	my ($name) = $function =~ /(\w+)/;
 
-	$node->safe_psql(
-		$database, "CREATE FUNCTION public.$function RETURNS $result LANGUAGE sql AS 'SELECT NULL::$result'",
-		@mallory);
+	as_mallory("CREATE FUNCTION public.$function RETURNS $result LANGUAGE sql AS 'SELECT NULL::$result'");
 	like(
 		no_harm("owner of $name()", $configure),
-		qr/^ERROR:  function (?:public\.)?$name\(.*\) belongs to another role$/,
+		qr/^ERROR:  \w+: function (?:public\.)?$name\(.*\) belongs to another role$/,
 		"a planted $name() is not adopted");
-	$node->safe_psql($database, 'DROP OWNED BY mallory; GRANT CREATE ON SCHEMA public TO mallory');
+	sql([ $node, $database ], 'DROP OWNED BY mallory; GRANT CREATE ON SCHEMA public TO mallory');
 }
 is(no_harm('owners', $configure), '', 'without them, the functions are created');
 is(no_harm('owners again', $configure), '', 'and replaced');
 
-#
 # The registry
-#
 
 $database = 'registry';
-$node->safe_psql('postgres', 'CREATE DATABASE registry');
-$node->safe_psql(
-	$database,
+sql($node, 'CREATE DATABASE registry');
+sql([ $node, $database ],
 	'GRANT CREATE ON DATABASE registry TO mallory; GRANT CREATE ON SCHEMA public TO mallory; CREATE ROLE server LOGIN');
 
 # the schema exists already
@@ -513,13 +486,11 @@ CREATE FUNCTION snowflake_registry.acquire(text, text, text, text, timestamptz, 
 	OUT worker_id bigint, OUT starts timestamptz, OUT ends timestamptz) RETURNS SETOF record LANGUAGE sql AS
 $$ SELECT 7, '-infinity'::timestamptz, clock_timestamp() + interval '10 years' $$;
 EOC
-$node->safe_psql($database, "CREATE SCHEMA snowflake_registry; $acquire", @mallory);
+as_mallory("CREATE SCHEMA snowflake_registry; $acquire");
 like(
 	no_harm('schema of another', 'CREATE EXTENSION snowflake_registry'),
 	qr/schema "snowflake_registry" already exists/, 'an existing schema is not trusted');
-$node->safe_psql(
-	$database, 'DROP FUNCTION snowflake_registry.acquire(text, text, text, text, timestamptz, interval)',
-	@mallory);
+as_mallory('DROP FUNCTION snowflake_registry.acquire(text, text, text, text, timestamptz, interval)');
 like(
 	no_harm('empty schema of another', 'CREATE EXTENSION snowflake_registry'),
 	qr/schema "snowflake_registry" already exists/, 'nor is an empty schema');
@@ -532,13 +503,13 @@ CREATE EXTENSION snowflake_registry;
 GRANT USAGE ON SCHEMA snowflake_registry TO server;
 GRANT EXECUTE ON FUNCTION snowflake_registry.acquire, snowflake_registry.renew, snowflake_registry.release TO server;
 EOC
-$node->safe_psql($database, $registry);
+sql([ $node, $database ], $registry);
 foreach my $statement (
 	$acquire, 'ALTER SCHEMA snowflake_registry RENAME TO mine', 'DROP SCHEMA snowflake_registry CASCADE',
 	'ALTER EXTENSION snowflake_registry ADD TABLE public.mine')
 {
 	like(
-		no_harm('later', $statement, @mallory), qr/permission denied|must be owner/,
+		no_harm('later', $statement, 'mallory'), qr/permission denied|must be owner/,
 		"later the role cannot: $statement");
 }
 
@@ -546,29 +517,27 @@ foreach my $statement (
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/registry.sql';
 my $lease =
   'SELECT settings.layout, settings.worker_ids, settings.max_lease, lease FROM snowflake_registry.registry AS settings, snowflake_registry.lease';
-$node->safe_psql($database, "UPDATE snowflake_registry.registry SET max_lease = '3 minutes'");
-$node->safe_psql(
-	$database, "SELECT snowflake_registry.acquire('a', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')",
-	extra_params => [ '--username', 'server' ]);
-$lease = [ $lease, $node->safe_psql($database, $lease) ];
+sql([ $node, $database ], "UPDATE snowflake_registry.registry SET max_lease = '3 minutes'");
+sql([ $node, $database, 'server' ],
+	"SELECT snowflake_registry.acquire('a', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')");
+$lease = [ $lease, sql([ $node, $database ], $lease) ];
 command_ok([ 'pg_dump', '--dbname', $node->connstr($database), '--file', $dump ], 'a registry can be dumped');
 my @restore = ('psql', '--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file', $dump);
-$node->safe_psql('postgres', 'CREATE DATABASE restored; GRANT CREATE ON DATABASE restored TO mallory');
-$node->safe_psql('restored', 'CREATE SCHEMA snowflake_registry', @mallory);
+sql($node, 'CREATE DATABASE restored; GRANT CREATE ON DATABASE restored TO mallory');
+sql([ $node, 'restored', 'mallory' ], 'CREATE SCHEMA snowflake_registry');
 command_fails(
 	[ @restore, '--dbname', $node->connstr('restored') ],
 	'and cannot be restored into another role\'s schema');
-$node->safe_psql('restored', 'DROP SCHEMA snowflake_registry', @mallory);
+sql([ $node, 'restored', 'mallory' ], 'DROP SCHEMA snowflake_registry');
 command_ok([ @restore, '--dbname', $node->connstr('restored') ], 'but can be restored without such a schema');
-is($node->safe_psql('restored', $lease->[0]), $lease->[1], 'with its settings and leases');
-is( $node->safe_psql(
-		'restored',
-		"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')",
-		extra_params => [ '--username', 'server' ]),
-	1,
+sql_is([ $node, 'restored' ], $lease->[0], $lease->[1], 'with its settings and leases');
+sql_is(
+	[ $node, 'restored', 'server' ],
+	"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')", 1,
 	'and its privileges');
 $node->safe_psql('restored', 'DROP EXTENSION snowflake_registry');
-is( $node->safe_psql('restored', "SELECT to_regnamespace('snowflake_registry') IS NULL"), 't',
+sql_is(
+	[ $node, 'restored' ], "SELECT to_regnamespace('snowflake_registry') IS NULL", 't',
 	'dropping the extension drops the schema');
 
 # functions, operators and types planted in the same database
@@ -595,11 +564,11 @@ my $called = join ' ', @registry_statements, 'snowflake_registry.replace_unused(
 is( functions_of('snowflake_registry'),
 	join(' ', sort keys %{ { map { $_ => 1 } $called =~ /snowflake_registry\.(\w+)\(/g } }),
 	'the test calls all functions of the registry, two through triggers');
-$node->safe_psql($database, "SET search_path = pg_catalog;\n$harm$overloads$operators$types", @mallory);
+as_mallory("SET search_path = pg_catalog;\n$harm$overloads$operators$types");
 call_all('registry', $registry, @registry_statements);
 
 # a server that leases from this registry
-$node->safe_psql($database, "$registry; ALTER DATABASE registry SET search_path = public, pg_catalog");
+sql([ $node, $database ], "$registry; ALTER DATABASE registry SET search_path = public, pg_catalog");
 my $log_end = -s $node->logfile;
 my $leasing = new_server(
 	'leasing',
@@ -607,19 +576,17 @@ my $leasing = new_server(
 		$node,
 		'snowflake.registry' => sprintf('host=%s port=%s dbname=registry user=server', $node->host, $node->port),
 		'snowflake.registry_lease' => '9s'));
-ok( $leasing->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"),
-	'a server leases a worker id');
-my $ends = $leasing->safe_psql('postgres', 'SELECT lease_ends FROM snowflake_status()');
-ok( $leasing->poll_query_until('postgres', "SELECT lease_ends > '$ends' FROM snowflake_status()"),
-	'it renews its lease');
-$ends = $leasing->safe_psql(
-	'postgres',
+sql_becomes_true($leasing, "SELECT state = 'ready' FROM snowflake_status()", 'a server leases a worker id');
+my $ends = sql($leasing, 'SELECT lease_ends FROM snowflake_status()');
+sql_becomes_true($leasing, "SELECT lease_ends > '$ends' FROM snowflake_status()", 'it renews its lease');
+$ends = sql(
+	$leasing,
 	"SELECT lease_ends BETWEEN now() - interval '1 minute' AND now() + interval '1 minute' FROM snowflake_status()");
 is($ends, 't', 'the lease is as long as it should be');
 $leasing->stop;
-is( $node->safe_psql($database, 'SET search_path = pg_catalog; SELECT worker_id, state FROM snowflake_registry.leases'),
+sql_is(
+	[ $node, $database ], 'SET search_path = pg_catalog; SELECT worker_id, state FROM snowflake_registry.leases',
 	'0|released', 'the server releases the lease when it stops');
 ok(!$node->log_contains(qr/harm: /, $log_end), 'nothing planted runs for this server');
-$node->stop;
 
 done_testing();

@@ -2,23 +2,16 @@
 # real servers that the pieces fit: at the first id, after a crash and a promotion, with a
 # leased worker id.  And what is said about it.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
 use Time::Local qw(timegm);
 
 my $hour = 3600;
 my $day = 86400;
 my $year = 365 * $day;
 my $far_ahead = timegm(0, 0, 0, 1, 5, 2090) - time;    # in 2090
-my ($code, $message, $seconds, $found, $others);
+my ($message, $seconds, $found, $others);
 
 # Make ids while the clock is off by a number of seconds, and set it right at once.
 sub glitch
@@ -32,16 +25,9 @@ sub glitch
 	return;
 }
 
-#
 # A glitch before the first id: after a start, a crash, a promotion.
-#
 my $node = new_server(
-	'first',
-	clock => 1,
-	preload => 1,
-	wal_level => 'replica',
-	max_wal_senders => 5,
-	hot_standby => 'on',
+	'first', clock => 1, preload => 1, wal_level => 'replica', max_wal_senders => 5, hot_standby => 'on',
 	'snowflake.max_wait' => 0);
 my $standby = PostgreSQL::Test::Cluster->new('standby');
 $node->backup('empty');
@@ -55,24 +41,21 @@ glitch($node, 30 * $day, 'after a crash');
 
 # Reading an id fixes no layout.
 my $read = 'SELECT snowflake_lane((1::bigint << 22) + (3 << 12))';
-is($standby->safe_psql('postgres', $read), 1, 'a standby reads ids by the layout of its setting');
-$standby->append_conf('postgresql.conf', "snowflake.layout = 'snowflake'");
-$standby->reload;
-ok($standby->poll_query_until('postgres', "$read = 3"), 'which can still be changed');
+sql_is($standby, $read, 1, 'a standby reads ids by the layout of its setting');
+set_and_reload($standby, "snowflake.layout = 'snowflake'");
+sql_becomes_true($standby, "$read = 3", 'which can still be changed');
 $node->stop;
 $standby->promote;
 glitch($standby, 30 * $day, 'after a promotion');
-is( $standby->safe_psql('postgres', 'SELECT layout FROM snowflake_capacity()'),
+sql_is(
+	$standby, 'SELECT layout FROM snowflake_capacity()',
 	'time:41 worker:5 timeline:2 lane:3 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z',
 	'the first id fixes the layout');
 $standby->stop;
 
-#
 # Steps, of which clients get no message
-#
 $node = new_server('steps', clock => 1, 'snowflake.max_wait' => 0);
-$node->safe_psql('postgres', 'CREATE DATABASE other');
-add_extension($node, 'other');
+add_database($node, 'other');
 my $session = $node->background_psql('postgres', on_error_stop => 0);
 $session->query_safe('SET client_min_messages = log');
 my $position = -s $node->logfile;
@@ -109,38 +92,31 @@ my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat()';
 foreach my $max_ahead (5000, 0)
 {
 	$node = new_server("small_steps_$max_ahead", clock => 1, 'snowflake.max_ahead' => $max_ahead);
-	$node->safe_psql('postgres', $some_ids);
+	sql($node, $some_ids);
 	$position = -s $node->logfile;
-	my $steps = $node->safe_psql('postgres', $count_steps);
+	my $steps = sql($node, $count_steps);
 	my $deadline = time + 60;
 	set_clock($node, -0.05);
 	do
 	{
-		$node->safe_psql('postgres', $some_ids);
-	} while ($node->safe_psql('postgres', $count_steps) <= $steps && time < $deadline);
-	cmp_ok(
-		$node->safe_psql('postgres', $count_steps), '>', $steps,
-		"max_ahead = $max_ahead: a step of 50 ms is counted");
+		sql($node, $some_ids);
+	} while (sql($node, $count_steps) <= $steps && time < $deadline);
+	cmp_ok(sql($node, $count_steps), '>', $steps, "max_ahead = $max_ahead: a step of 50 ms is counted");
 	$found = slurp_file($node->logfile, $position) =~ /stepped back by 0\.0[45]/ ? 'logged' : 'not logged';
 	is($found, $max_ahead ? 'not logged' : 'logged', 'and logged if it matters');
 	$node->stop;
 }
 
-#
 # A clock that is decades ahead
-#
 foreach my $preload (0, 1)
 {
 	$node = new_server("jump_$preload", clock => 1, preload => $preload, 'snowflake.max_wait' => 0);
-	$node->stop;
-	start_with_clock($node, $far_ahead);
-	($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-	is($code, 'SF005', "preload = $preload: no ids after a start with a clock of 2090");
-	like(
-		$message, qr/\b2090-.*\b20(?!90)\d\d-\d\d-\d\d /,
-		'the error shows the time of the clock, and what it should be');
-	like($message, qr/HINT: .*snowflake\.max_jump/s, 'and the hint shows what to do');
-	is($node->safe_psql('postgres', 'SELECT clock_refused FROM snowflake_stat()'), 1, 'the failure is counted');
+	restart_with($node, clock => $far_ahead);
+	sql_fails(
+		$node, 'SELECT snowflake_nextval()', 'SF005',
+		"preload = $preload: no ids after a start with a clock of 2090, with both times",
+		qr/\b2090-.*\b20(?!90)\d\d-\d\d-\d\d .*HINT: .*snowflake\.max_jump/s);
+	sql_is($node, 'SELECT clock_refused FROM snowflake_stat()', 1, 'the failure is counted');
 	set_clock($node, $far_ahead + 2);
 	is(ids_by(0, $node), 'SF005', 'no ids a bit later');
 	set_clock($node, 0);
@@ -158,29 +134,18 @@ is($found, 'right', 'an operator who raises max_jump gets ids of 2090');
 $session->quit;
 $node->stop;
 
-#
 # A machine boots two years behind, and makes ids before its clock is set right.
-#
-foreach my $preload (0, 1)
-{
-	$node = new_server(
-		"behind_$preload",
-		clock => 1, preload => $preload,
-		'snowflake.layout' => 'snowflake epoch:2020-01-01T00:00:00Z');
-	$node->stop;
-	start_with_clock($node, -2 * $year);
-	is(ids_by(-2 * $year, $node), 'right', "preload = $preload: ids of two years ago");
-	set_clock($node, 0);
-	$session = $node->background_psql('postgres', on_error_stop => 0);
-	($seconds, $found, $others) = ids_until($session, 'right', 0, -2 * $year);
-	is("$found, $others", 'right, ', "preload = $preload: ids follow a clock that is set right");
-	$session->quit;
-	$node->stop;
-}
+$node = new_server('behind', clock => 1, 'snowflake.layout' => 'snowflake epoch:2020-01-01T00:00:00Z');
+restart_with($node, clock => -2 * $year);
+is(ids_by(-2 * $year, $node), 'right', 'ids of two years ago');
+set_clock($node, 0);
+$session = $node->background_psql('postgres', on_error_stop => 0);
+($seconds, $found, $others) = ids_until($session, 'right', 0, -2 * $year);
+is("$found, $others", 'right, ', 'ids follow a clock that is set right');
+$session->quit;
+$node->stop;
 
-#
 # An error names the bound that is in the way.
-#
 $node = new_server('hints', clock => 1, 'snowflake.max_ahead' => 0, 'snowflake.max_wait' => 0);
 $session = $node->background_psql('postgres', on_error_stop => 0);
 foreach my $try (1 .. 20)
@@ -197,12 +162,9 @@ like(
 $session->quit;
 $node->stop;
 
-#
 # A leased worker id: the registry and the server see the same wrong time.
-#
 my $registry = new_registry('registry');
-$registry->stop;
-start_with_clock($registry, 0);
+restart_with($registry, clock => 0);
 my $leased = new_server('leased', lease_from($registry, clock => 1, 'snowflake.max_wait' => '10s'));
 is(ids_by(0, $leased), 'right', 'a server with a lease follows the clock');
 $session = $leased->background_psql('postgres', on_error_stop => 0);
@@ -216,25 +178,21 @@ foreach (1 .. 4)
 }
 set_clock($_, 0) foreach $registry, $leased;
 is(ids_by(0, $leased), 'right', 'ids are right when it is over');
-is( $registry->safe_psql('postgres', "SELECT max(ends) < clock_timestamp() + '1 hour' FROM snowflake_registry.lease"),
-	't',
+sql_is(
+	$registry, "SELECT max(ends) < clock_timestamp() + '1 hour' FROM snowflake_registry.lease", 't',
 	'and no lease lasts until then');
 $session->quit;
 set_clock($registry, $far_ahead);
 like(
-	$leased->safe_psql('postgres', 'SELECT pg_sleep(2)') . slurp_file($leased->logfile),
-	qr/clock of the registry jumped too far ahead/, 'a registry with a wrong clock refuses to grant');
+	sql($leased, 'SELECT pg_sleep(2)') . slurp_file($leased->logfile), qr/clock of the registry jumped too far ahead/,
+	'a registry with a wrong clock refuses to grant');
 set_clock($registry, 0);
 $leased->stop;
 $registry->stop;
 
-#
 # The layout is not fixed before it is needed.
-#
 $node = new_server('layout');
 set_and_reload($node, "snowflake.layout = 'js53'");
-is( $node->safe_psql('postgres', 'SELECT snowflake_nextval() < 1::bigint << 53'),
-	't', 'a layout set right after CREATE EXTENSION takes effect');
-$node->stop;
+sql_is($node, 'SELECT snowflake_nextval() < 1::bigint << 53', 't', 'a layout that is set right away takes effect');
 
 done_testing();

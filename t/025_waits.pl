@@ -1,61 +1,22 @@
 # Waiting for the mark: for synchronous standbys, and for the session that moves it.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use IPC::Run;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
 
 my %replicates = (wal_level => 'replica', max_wal_senders => 5);
-
-# Open sessions in the background, with their PIDs.
-sub sessions
-{
-	my ($node, $number, $database) = @_;
-	my @sessions = map { $node->background_psql($database // 'postgres', on_error_stop => 0) } 1 .. $number;
-
-	return map { [ $_, $_->query_safe('SELECT pg_backend_pid()') ] } @sessions;
-}
 
 # Wait until a number of sessions wait for a standby, and others for those.
 sub wait_until_waiting
 {
 	my ($node, $standby, $others, $name) = @_;
 
-	ok( $node->poll_query_until(
-			'postgres', qq{
+	sql_becomes_true(
+		$node, qq{
 SELECT count(*) FILTER (WHERE wait_event = 'SyncRep') = $standby
 	AND count(*) FILTER (WHERE wait_event_type = 'Extension') = $others
-FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%snowflake_nextval%' AND pid <> pg_backend_pid()}),
-		$name);
+FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%snowflake_nextval%' AND pid <> pg_backend_pid()}, $name);
 	return;
-}
-
-# Compile a library with which a flush of the WAL takes so many ms.
-sub slow_flush
-{
-	my ($ms) = @_;
-	my $library = PostgreSQL::Test::Utils::tempdir() . "/flush$ms";
-
-	append_to_file("$library.c", <<"EOC");
-#include <time.h>
-int fdatasync(int file)
-{
-	struct timespec left = {$ms / 1000, $ms % 1000 * 1000000};
-	/* a signal must not make it fail */
-	while (nanosleep(&left, &left) != 0)
-		;
-	return 0;
-}
-EOC
-	system_or_bail('gcc', '-shared', '-fPIC', '-o', "$library.so", "$library.c");
-	return "$library.so";
 }
 
 # Start a client that does not read the results of its statements, first rows of 1000
@@ -84,18 +45,10 @@ sub stalled_client
 		'/dev/null');
 	my $at_gate = "FROM pg_stat_activity WHERE application_name = 'stalled_$number' AND wait_event = 'advisory'";
 	$node->poll_query_until('postgres', "SELECT count(*) = 1 $at_gate") or die 'client did not start';
-	$pid = $node->safe_psql('postgres', "SELECT pid $at_gate");
+	$pid = sql($node, "SELECT pid $at_gate");
 	$client->signal('STOP');
 	$gate->quit;
 	return ($client, $pid);
-}
-
-sub kill_client
-{
-	my ($client) = @_;
-
-	$client->kill_kill(grace => 0);
-	return;
 }
 
 # How many rows fill the buffers of the socket, and half of what the session sends at once.
@@ -114,39 +67,37 @@ sub rows_to_stall
 		my $done = "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND mode = 'ShareLock' AND NOT granted";
 
 		$node->poll_query_until('postgres', "SELECT ($stuck) OR ($done)") or die 'client did not go on';
-		($node->safe_psql('postgres', $stuck) eq 't' ? $too_many : $fit) = $rows;
-		kill_client($client);
+		(sql($node, $stuck) eq 't' ? $too_many : $fit) = $rows;
+		$client->kill_kill(grace => 0);
 	}
 	$gate->quit;
 	return $fit - 4;
 }
 
-#
 # The mark waits for a synchronous standby even if the session itself does not.  If the
 # wait is canceled, no ids are made.
-#
 my $node = new_server('standby', %replicates, log_lock_waits => 'on', 'snowflake.max_wait' => 0);
-$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+sql($node, 'SELECT snowflake_nextval()');
 set_and_reload($node, "synchronous_standby_names = 'nobody'");
 
 # until the reservation is used up
 sleep 2.5;
-my @sessions = sessions($node, 6);
+my @sessions = map { [ open_session($node) ] } 1 .. 6;
 foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
 {
 	my ($session, $pid) = @{ $sessions[0] };
 
 	begin_query($session, "SET synchronous_commit = $level; SELECT snowflake_nextval();");
 	wait_until($node, $pid, "wait_event = 'SyncRep'", "synchronous_commit = $level: the mark waits for a standby");
-	$node->safe_psql('postgres', "SELECT pg_cancel_backend($pid)");
+	sql($node, "SELECT pg_cancel_backend($pid)");
 	$session->query('SELECT 1');
 	like(
-		take_errors($session),
-		qr/canceling statement due to user request/,
+		take_errors($session), qr/canceling statement due to user request/,
 		"synchronous_commit = $level: a canceled wait makes no ids");
 }
-is( (sqlstate_of($node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()"))[0],
-	'57014', 'a wait that takes too long makes no ids, either');
+sql_fails(
+	$node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()", '57014',
+	'a wait that takes too long makes no ids, either');
 
 # Clients may ask for messages, but get none while others wait for their sessions: one
 # that does not read them would keep the others waiting.
@@ -156,8 +107,7 @@ $_->[0]->query_safe('SET client_min_messages = log') foreach @sessions;
 # waits for the standby is canceled, another one takes its place.
 begin_query($_->[0], 'SELECT snowflake_nextval();') foreach @sessions;
 wait_until_waiting($node, 1, 5, 'one session waits for the standby, and the others wait for it');
-$node->safe_psql(
-	'postgres',
+sql($node,
 	"SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query LIKE '%snowflake_nextval%'"
 );
 wait_until_waiting($node, 1, 4, 'if that session is canceled, another one waits for the standby');
@@ -165,6 +115,7 @@ sleep 2;
 wait_until_waiting($node, 1, 4, 'the sessions wait for longer than max_wait');
 set_and_reload($node, "synchronous_standby_names = ''");
 my ($ids, $errors) = (0, '');
+
 foreach my $session (map { $_->[0] } @sessions)
 {
 	$ids++ if $session->query('SELECT 1') =~ /^\d{10,}\n/;
@@ -181,18 +132,15 @@ set_and_reload($node, "synchronous_standby_names = 'nobody'");
 sleep 2.5;
 my ($stalled, $stalled_pid) = stalled_client($node, $rows, 'SELECT snowflake_nextval()');
 wait_until($node, $stalled_pid, "wait_event = 'SyncRep'", 'a session waits for the standby');
-$node->safe_psql('postgres', "SELECT pg_cancel_backend($stalled_pid)");
+sql($node, "SELECT pg_cancel_backend($stalled_pid)");
 wait_until($node, $stalled_pid, "wait_event = 'ClientWrite'", 'it is canceled, but cannot send the error');
 set_and_reload($node, "synchronous_standby_names = ''");
-is( $node->safe_psql('postgres', "SET statement_timeout = '20s'; SELECT snowflake_nextval() > 0"), 't',
-	'others make ids');
-kill_client($stalled);
+sql_is($node, "SET statement_timeout = '20s'; SELECT snowflake_nextval() > 0", 't', 'others make ids');
+$stalled->kill_kill(grace => 0);
 $node->stop;
 
-#
 # Clients that do not read their errors.  Each has one that an ordinary user, or the owner
 # of a database, can cause.  Nobody waits for them.
-#
 $node = new_server('errors', 'snowflake.layout' => 'twitter', 'snowflake.max_wait' => 0);
 $rows = rows_to_stall($node);
 my @cases = (
@@ -213,11 +161,7 @@ my @cases = (
 		'created',
 		'DROP EXTENSION snowflake; CREATE EXTENSION snowflake; SELECT snowflake_nextval(); SAVEPOINT s; DROP EXTENSION snowflake; CREATE EXTENSION snowflake; SELECT snowflake_nextval()'
 	]);
-foreach my $database ('far', 'locked', 'none', 'created')
-{
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
-	add_extension($node, $database);
-}
+add_database($node, $_) foreach 'far', 'locked', 'none', 'created';
 $node->safe_psql('far', "SELECT setval('snowflake_internal.mark', 9000000000000000000)");
 my $locker = $node->background_psql('locked');
 $locker->query_safe('BEGIN; REFRESH MATERIALIZED VIEW snowflake_internal.guard');
@@ -228,21 +172,18 @@ my @stalled = map {
 	[ $_, stalled_client($node, $rows, $statement, $database) ];
 } @cases;
 wait_until($node, $_->[2], "wait_event = 'ClientWrite'", "stuck: $_->[0][1]") foreach @stalled;
-is( $node->safe_psql(
-		'postgres',
-		"SET statement_timeout = '30s'; SELECT count(snowflake_nextval()) FROM (SELECT pg_sleep(0.1) FROM generate_series(1, 25) OFFSET 0) AS s"
-	),
-	25,
-	'others make ids, and move the mark');
+sql_is(
+	$node,
+	"SET statement_timeout = '30s'; SELECT count(snowflake_nextval()) FROM (SELECT pg_sleep(0.1) FROM generate_series(1, 25) OFFSET 0) AS s",
+	25, 'others make ids, and move the mark');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
 $node->safe_psql('far', "SELECT setval('snowflake_internal.mark', 1)");
 $node->safe_psql('none', "ALTER MATERIALIZED VIEW snowflake_internal.put_away RENAME TO guard");
-is($node->safe_psql($_, "SET statement_timeout = '30s'; SELECT snowflake_nextval() > 0"), 't', "$_: others make ids")
-  foreach 'far', 'locked', 'none';
-kill_client($_->[1]) foreach @stalled;
-is( $node->safe_psql('created', "SET statement_timeout = '30s'; SELECT snowflake_nextval() > 0"), 't',
-	'created: others make ids');
+my $in_time = "SET statement_timeout = '30s'; SELECT snowflake_nextval() > 0";
+sql_is([ $node, $_ ], $in_time, 't', "$_: others make ids") foreach 'far', 'locked', 'none';
+$_->[1]->kill_kill(grace => 0) foreach @stalled;
+sql_is([ $node, 'created' ], $in_time, 't', 'created: others make ids');
 $node->stop;
 
 # The module that looks for reports under locks finds one.
@@ -250,7 +191,7 @@ if (with_mutants())
 {
 	local $ENV{SNOWFLAKE_TEST_REPORTS} = PostgreSQL::Test::Utils::tempdir() . '/reports';
 	$node = new_server('speaks', mutant => 'speaks under the lock');
-	$node->safe_psql('postgres', 'SELECT snowflake_reset_mark(0)');
+	sql($node, 'SELECT snowflake_reset_mark(0)');
 	like(
 		slurp_file($ENV{SNOWFLAKE_TEST_REPORTS}),
 		qr/"snowflake mark is not too far ahead of the clock" at adjust.c:\d+ while holding the mark/,
@@ -258,11 +199,23 @@ if (with_mutants())
 	$node->stop;
 }
 
-#
+# A library with which a flush of the WAL takes 3 s; a signal must not make it fail.
+my $slow_flush = PostgreSQL::Test::Utils::tempdir() . '/slow_flush';
+append_to_file("$slow_flush.c", <<'EOC');
+#include <time.h>
+int fdatasync(int file)
+{
+	struct timespec left = {3, 0};
+	while (nanosleep(&left, &left) != 0)
+		;
+	return 0;
+}
+EOC
+system_or_bail('gcc', '-shared', '-fPIC', '-o', "$slow_flush.so", "$slow_flush.c");
+
 # A flush takes longer than a reservation lasts.  Who has waited for it gets an id all
 # the same, whose time is within the call, even if there is not one for each of those
 # who wait.
-#
 my $script = PostgreSQL::Test::Utils::tempdir() . '/slow.sql';
 append_to_file($script, <<'EOC');
 SELECT extract(epoch FROM clock_timestamp()) AS called \gset
@@ -271,14 +224,12 @@ SELECT 1 / (snowflake_timestamp(:id) BETWEEN to_timestamp(:called) - interval '1
 EOC
 foreach my $few (0, 1)
 {
-	$node = new_server(
-		$few ? 'few' : 'slow',
-		clock => 1,
-		$few ? ('snowflake.layout' => 'time:41 worker:5 sequence:1', 'snowflake.max_ahead' => 0) : ());
+	my @few = ('snowflake.layout' => 'time:41 worker:5 sequence:1', 'snowflake.max_ahead' => 0);
+	$node = new_server("slow$few", clock => 1, $few ? @few : ());
 	$node->stop;
 	$node->append_conf('postgresql.conf', "fsync = on\nwal_sync_method = fdatasync\nwal_writer_delay = 10s");
 	{
-		local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), slow_flush(3000);
+		local $ENV{LD_PRELOAD} = join ':', $ENV{LD_PRELOAD} // (), "$slow_flush.so";
 		start_with_clock($node, 0);
 	}
 	my ($out, $err) = run_command(
@@ -296,51 +247,11 @@ foreach my $few (0, 1)
 	my $session = $node->background_psql('postgres');
 	$session->query_safe('SELECT snowflake_nextval()');
 	sleep 2.5;
-	my $before = $node->safe_psql('postgres', $extensions);
+	my $before = sql($node, $extensions);
 	$session->query_safe('SELECT snowflake_nextval()');
-	is($node->safe_psql('postgres', $extensions) - $before, 1, 'a call waits for one flush');
+	is(sql($node, $extensions) - $before, 1, 'a call waits for one flush');
 	$session->quit;
 	$node->stop('immediate');
 }
-
-#
-# A reset waits for a standby.  The other databases make ids as long as they need not
-# move a mark, that is, for the time that the clock is behind.
-#
-$node = new_server(
-	'reset', clock => 1, %replicates,
-	'snowflake.worker_id' => 3,
-	'snowflake.max_ahead' => '10min',
-	'snowflake.max_wait' => 0);
-$node->safe_psql('postgres', 'CREATE DATABASE other');
-add_extension($node, 'other');
-$node->stop;
-start_with_clock($node, 100 * 86400);
-$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$node->append_conf('postgresql.conf', 'snowflake.worker_id = 7');
-$node->stop;
-start_with_clock($node, 0);
-my ($there_before) = sessions($node, 1, 'other');
-$there_before->[0]->query_safe('SELECT snowflake_nextval()');
-set_clock($node, -300);
-set_and_reload($node, "synchronous_standby_names = 'nobody'");
-my ($resetter) = sessions($node, 1);
-begin_query($resetter->[0], 'SELECT snowflake_reset_mark(7);');
-wait_until($node, $resetter->[1], "wait_event = 'SyncRep'", 'a reset waits for a standby');
-
-my ($out, $timed_out);
-$node->psql(
-	'other', 'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)',
-	stdout => \$out,
-	timeout => 20,
-	timed_out => \$timed_out);
-is($out, 1000, 'another database makes ids during a reset');
-set_and_reload($node, "synchronous_standby_names = ''") if $timed_out;
-like($there_before->[0]->query('SELECT snowflake_nextval()'), qr/^\d+$/, 'even in a session from before the reset');
-set_and_reload($node, "synchronous_standby_names = ''");
-$resetter->[0]->query('SELECT 1');
-unlike(take_errors($resetter->[0]), qr/ERROR|WARNING/, 'then the reset succeeds');
-$_->[0]->quit foreach $there_before, $resetter;
-$node->stop;
 
 done_testing();

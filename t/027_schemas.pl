@@ -2,15 +2,9 @@
 # completely, and no id is made twice, even if the clock is set back in between and the
 # server crashes.  All of it is done by an owner of the database who is not a superuser.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 # Create a server with the owner, on which all ids are in one order.
 sub server_with_owner
@@ -18,15 +12,13 @@ sub server_with_owner
 	my ($name, %settings) = @_;
 	my $node = new_server(
 		$name, clock => 1, 'snowflake.layout' => 'snowflake lane:0', 'snowflake.max_ahead' => -1,
-		synchronous_commit => 'on',
-		%settings);
+		synchronous_commit => 'on', %settings);
 
-	$node->safe_psql('postgres', 'CREATE ROLE shop LOGIN');
+	sql($node, 'CREATE ROLE shop LOGIN');
 	return $node;
 }
 
 my $node = server_with_owner('schemas');
-my @owner = (extra_params => [ '--username' => 'shop' ]);
 
 # What is left of the extension: itself, a function, and its schema
 my $parts = q{
@@ -47,28 +39,24 @@ sub new_database
 {
 	my ($name, $schema, $path) = @_;
 
-	$node->safe_psql('postgres', "CREATE DATABASE $name OWNER shop");
-	$node->safe_psql(
-		$name, "
+	sql($node, "CREATE DATABASE $name OWNER shop");
+	sql([ $node, $name, 'shop' ], "
 CREATE SCHEMA IF NOT EXISTS $schema;
 CREATE EXTENSION snowflake SCHEMA $schema;
 CREATE TABLE qualified (id bigint PRIMARY KEY DEFAULT $schema.snowflake_id());
 ALTER DATABASE $name SET search_path = $path;
 SET search_path = $path;
-CREATE TABLE unqualified (id bigint PRIMARY KEY DEFAULT snowflake_nextval());", @owner);
+CREATE TABLE unqualified (id bigint PRIMARY KEY DEFAULT snowflake_nextval());");
 }
 
 # The extension in a schema of its own
 new_database('own', 'ids', 'public, ids');
-is($node->safe_psql('own', $listed, @owner), 0, 'the schema has only functions');
-is( $node->safe_psql(
-		'own',
-		'INSERT INTO unqualified SELECT FROM generate_series(1, 10); SET search_path = pg_catalog;
+sql_is([ $node, 'own', 'shop' ], $listed, 0, 'the schema has only functions');
+sql_is(
+	[ $node, 'own', 'shop' ], 'INSERT INTO unqualified SELECT FROM generate_series(1, 10); SET search_path = pg_catalog;
 INSERT INTO public.qualified SELECT FROM generate_series(1, 10);
 INSERT INTO public.unqualified DEFAULT VALUES;
-SELECT (SELECT count(*) FROM public.qualified), (SELECT count(*) FROM public.unqualified)',
-		@owner),
-	'10|11',
+SELECT (SELECT count(*) FROM public.qualified), (SELECT count(*) FROM public.unqualified)', '10|11',
 	'defaults do not depend on the path');
 
 # Ways to drop objects, and what is left afterwards
@@ -91,24 +79,23 @@ sub take_away
 	my $name = 'taken' . $step++;
 
 	new_database($name, $schema, "public, $schema");
-	my $last = $node->safe_psql($name, "SELECT max($schema.snowflake_id()) FROM generate_series(1, 1000)", @owner);
-	$node->safe_psql($name, $sql, @owner);
-	my $found = $node->safe_psql($name, $parts, @owner);
+	my $last = sql([ $node, $name, 'shop' ], "SELECT max($schema.snowflake_id()) FROM generate_series(1, 1000)");
+	sql([ $node, $name, 'shop' ], $sql);
+	my $found = sql([ $node, $name, 'shop' ], $parts);
 	my $create = "CREATE SCHEMA IF NOT EXISTS $schema; CREATE EXTENSION snowflake SCHEMA $schema";
 	my $above = "SELECT min($schema.snowflake_id()) > $last FROM generate_series(1, 1000)";
 
-	$node->safe_psql($name, $create, @owner) if $found eq '0|0|0';
+	sql([ $node, $name, 'shop' ], $create) if $found eq '0|0|0';
 	# further back than all of this takes
 	if ($crash)
 	{
-		$node->stop('immediate');
-		start_with_clock($node, -10 * $step);
+		restart_with($node, stop => 'immediate', clock => -10 * $step);
 	}
 	else
 	{
 		set_clock($node, -10 * $step);
 	}
-	return ($found, $node->safe_psql($name, $above, @owner));
+	return ($found, sql([ $node, $name, 'shop' ], $above));
 }
 
 foreach my $way (@ways)
@@ -125,6 +112,17 @@ foreach my $way (@ways)
 	}
 }
 
+# Another database gets the OID of one that was dropped, and a new mark.
+my $id = 0;
+foreach my $round (1, 2)
+{
+	sql($node, 'CREATE DATABASE passing OID 60001');
+	sql([ $node, 'passing' ], 'CREATE EXTENSION snowflake');
+	cmp_ok(sql([ $node, 'passing' ], 'SELECT snowflake_nextval()'), '>', $id, "database $round with an OID: ids go on");
+	$id = sql([ $node, 'passing' ], 'SELECT snowflake_currval() FROM snowflake_nextval()');
+	sql($node, 'DROP DATABASE passing WITH (FORCE)');
+}
+
 # Dropping only a part of the extension is refused.
 new_database('part', 'ids', 'public, ids');
 foreach my $sql (
@@ -133,9 +131,8 @@ foreach my $sql (
 	'DROP SCHEMA snowflake_internal CASCADE',
 	'DROP FUNCTION ids.snowflake_id() CASCADE')
 {
-	my ($code) = sqlstate_of($node, $sql, database => 'part', user => 'shop');
-	isnt($code, '00000', "$sql: refused");
-	is($node->safe_psql('part', $parts, @owner), '1|1|1', 'the extension stays complete');
+	isnt((sqlstate_of([ $node, 'part', 'shop' ], $sql))[0], '00000', "$sql: refused");
+	sql_is([ $node, 'part', 'shop' ], $parts, '1|1|1', 'the extension stays complete');
 }
 $node->stop;
 

@@ -2,15 +2,9 @@
 # the default of snowflake ids: the keys that it adopts, those that it leaves alone, and
 # malicious roles.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_server('new_tables');
 my $recipe = slurp_file('doc/convert/new_keys.sql');
@@ -33,12 +27,10 @@ my $sequences =
   q{SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relkind = 'S' AND relnamespace = 'shop'::regnamespace};
 
 # as a role that owns the tables and nothing else
-$node->safe_psql('postgres', 'CREATE ROLE seller LOGIN; CREATE SCHEMA shop AUTHORIZATION seller');
-my @seller = (extra_params => [ '--username' => 'seller' ]);
-$node->safe_psql('postgres', 'CREATE TABLE shop.earlier (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)', @seller);
-$node->safe_psql('postgres', $recipe);
-$node->safe_psql(
-	'postgres', q{
+sql($node, 'CREATE ROLE seller LOGIN; CREATE SCHEMA shop AUTHORIZATION seller');
+sql([ $node, 'postgres', 'seller' ], 'CREATE TABLE shop.earlier (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY)');
+sql($node, $recipe);
+sql([ $node, 'postgres', 'seller' ], q{
 SET search_path = shop;
 CREATE TABLE big (id bigserial PRIMARY KEY, other bigserial);
 CREATE TABLE always (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY);
@@ -66,30 +58,28 @@ CREATE TABLE copied AS SELECT * FROM earlier;
 CREATE TABLE later (id bigserial);
 ALTER TABLE later ADD PRIMARY KEY (id);
 CREATE TEMP TABLE temporary (id bigserial PRIMARY KEY);
-CREATE TABLE in_temporary AS SELECT pg_get_serial_sequence('temporary', 'id') IS NOT NULL AS has_sequence;},
-	@seller);
-$node->safe_psql('postgres', 'CREATE EXTENSION has_a_table SCHEMA shop');
+CREATE TABLE in_temporary AS SELECT pg_get_serial_sequence('temporary', 'id') IS NOT NULL AS has_sequence;});
+sql($node, 'CREATE EXTENSION has_a_table SCHEMA shop');
 my $expected =
 	q{It's "odd", \ %I.Id; DROP TABLE big new, always.id new, big.id new, big.other serial, by_default.id new, }
   . 'child.id serial, earlier.id identity, later.id serial, like_it.id new, no_key.id serial, of_extension.id serial, '
   . 'part.id new, part_1.id new, serializable.id new, small.id serial, small_identity.id identity';
-is($node->safe_psql('postgres', $defaults), $expected, 'some keys are adopted, and others are left alone');
-is( $node->safe_psql('postgres', $sequences),
+sql_is($node, $defaults, $expected, 'some keys are adopted, and others are left alone');
+sql_is(
+	$node, $sequences,
 	'big_other_seq earlier_id_seq later_id_seq no_key_id_seq of_extension_id_seq small_id_seq small_identity_id_seq',
 	'no sequence is left over');
-is($node->safe_psql('postgres', 'SELECT has_sequence FROM shop.in_temporary'), 't', 'temporary tables are left alone');
-is( $node->safe_psql(
-		'postgres', q{
+sql_is($node, 'SELECT has_sequence FROM shop.in_temporary', 't', 'temporary tables are left alone');
+sql_is(
+	[ $node, 'postgres', 'seller' ], q{
 INSERT INTO shop.big DEFAULT VALUES;
 INSERT INTO shop.by_default (big) SELECT id FROM shop.big;
 INSERT INTO shop.part (tenant) VALUES (1);
 SELECT big > 1000000000000, by_default.id > 1000000000000, part_1.id > 1000000000000 FROM shop.by_default, shop.part_1},
-		@seller),
-	't|t|t',
-	'adopted keys make ids');
+	't|t|t', 'adopted keys make ids');
 
 # a dump, restored where the extension is the same
-$node->safe_psql('postgres', 'CREATE DATABASE restored');
+sql($node, 'CREATE DATABASE restored');
 my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump';
 $node->command_ok(
 	[ 'pg_dump', '--format=custom', "--file=$dump", $node->connstr('postgres') ],
@@ -97,21 +87,18 @@ $node->command_ok(
 $node->command_ok(
 	[ 'pg_restore', '--exit-on-error', '--dbname', $node->connstr('restored'), $dump ],
 	'the dump can be restored');
-is($node->safe_psql('restored', $defaults), $expected, 'all columns are as they were');
-is( $node->safe_psql(
-		'restored',
-		'CREATE TABLE shop.x (id bigserial PRIMARY KEY); SELECT pg_get_serial_sequence($$shop.x$$, $$id$$) IS NULL'),
-	't',
+sql_is([ $node, 'restored' ], $defaults, $expected, 'all columns are as they were');
+sql_is(
+	[ $node, 'restored' ],
+	'CREATE TABLE shop.x (id bigserial PRIMARY KEY); SELECT pg_get_serial_sequence($$shop.x$$, $$id$$) IS NULL', 't',
 	'and the event trigger works');
 
 # A malicious role plants functions that the event trigger could call instead of the
 # right ones, in a schema that comes first in every search_path.
-$node->safe_psql(
-	'postgres', q{
+sql($node, q{
 CREATE ROLE mallory LOGIN;
 GRANT CREATE ON SCHEMA public TO mallory;});
-$node->safe_psql(
-	'postgres', q{
+sql([ $node, 'postgres', 'mallory' ], q{
 CREATE FUNCTION public.harm() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
 BEGIN
 	IF current_user <> 'mallory' THEN
@@ -124,11 +111,6 @@ BEGIN
 	RETURN $1 OPERATOR(pg_catalog.=) $2;
 END $$;
 CREATE OPERATOR public.= (LEFTARG = oid, RIGHTARG = oid, FUNCTION = public.same);
-CREATE FUNCTION public.format(pg_catalog.text, pg_catalog.regclass, pg_catalog.name) RETURNS text LANGUAGE plpgsql AS $$
-BEGIN
-	PERFORM public.harm();
-	RETURN pg_catalog.format($1, $2, $3);
-END $$;
 CREATE FUNCTION public.pg_get_serial_sequence(pg_catalog.text, pg_catalog.name) RETURNS text LANGUAGE plpgsql AS $$
 BEGIN
 	PERFORM public.harm();
@@ -138,8 +120,7 @@ CREATE FUNCTION public.snowflake_id(VARIADIC a text[]) RETURNS bigint LANGUAGE p
 BEGIN
 	PERFORM public.harm();
 	RETURN 1;
-END $$;},
-	extra_params => [ '--username' => 'mallory' ]);
+END $$;});
 my $by_superuser = q{
 SET search_path = public, pg_catalog;
 CREATE TABLE of_superuser (id bigserial PRIMARY KEY);
@@ -148,37 +129,35 @@ DROP TABLE of_superuser;};
 my ($code, $messages) = sqlstate_of($node, $by_superuser);
 is($code, '00000', 'a superuser creates a table');
 unlike($messages, qr/harm/, 'nothing planted runs');
-$node->safe_psql(
-	'postgres',
-	'CREATE FUNCTION public.snowflake_id(a text DEFAULT public.harm()::text) RETURNS bigint LANGUAGE sql AS $$ SELECT 1::bigint $$',
-	extra_params => [ '--username' => 'mallory' ]);
+sql([ $node, 'postgres', 'mallory' ],
+	'CREATE FUNCTION public.snowflake_id(a text DEFAULT public.harm()::text) RETURNS bigint LANGUAGE sql AS $$ SELECT 1::bigint $$'
+);
 ($code, $messages) = sqlstate_of($node, $by_superuser);
 is($code, '42725', 'a function that matches as well causes an error');
 unlike($messages, qr/harm/, 'and does not run');
-$node->safe_psql('postgres', 'DROP FUNCTION public.snowflake_id(text)', extra_params => [ '--username' => 'mallory' ]);
+sql([ $node, 'postgres', 'mallory' ], 'DROP FUNCTION public.snowflake_id(text)');
+
 foreach my $sql (
 	'DROP EVENT TRIGGER adopt_new_keys',
 	'ALTER EVENT TRIGGER adopt_new_keys DISABLE',
 	'ALTER FUNCTION public.adopt_new_keys() RESET search_path',
 	q{CREATE OR REPLACE FUNCTION public.adopt_new_keys() RETURNS event_trigger LANGUAGE plpgsql AS 'BEGIN END'})
 {
-	is((sqlstate_of($node, $sql, user => 'mallory'))[0], '42501', "refused: $sql");
+	sql_fails([ $node, 'postgres', 'mallory' ], $sql, '42501', "refused: $sql");
 }
 
 # the attack would be detected
-$node->safe_psql('postgres', 'ALTER FUNCTION public.adopt_new_keys() RESET search_path');
+sql($node, 'ALTER FUNCTION public.adopt_new_keys() RESET search_path');
 like(
 	(sqlstate_of($node, $by_superuser))[1], qr/harm/,
 	'without its search_path, the function would run planted functions');
 
 # without the extension
-$node->safe_psql('postgres', 'ALTER FUNCTION public.adopt_new_keys() SET search_path = pg_catalog, pg_temp');
-$node->safe_psql(
-	'postgres',
-	'DROP FUNCTION public.snowflake_id(text[]); DROP EXTENSION snowflake CASCADE');
-is( (sqlstate_of($node, 'CREATE TABLE t (id bigserial PRIMARY KEY)'))[0], '42883',
+sql($node, 'ALTER FUNCTION public.adopt_new_keys() SET search_path = pg_catalog, pg_temp');
+sql($node, 'DROP FUNCTION public.snowflake_id(text[]); DROP EXTENSION snowflake CASCADE');
+sql_fails(
+	$node, 'CREATE TABLE t (id bigserial PRIMARY KEY)', '42883',
 	'without the extension, the event trigger fails');
-is((sqlstate_of($node, 'CREATE TABLE t (id bigint PRIMARY KEY)'))[0], '00000', 'but other tables can be created');
-$node->stop;
+sql_succeeds($node, 'CREATE TABLE t (id bigint PRIMARY KEY)', 'but other tables can be created');
 
 done_testing();

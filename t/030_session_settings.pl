@@ -1,13 +1,8 @@
 # What functions do does not depend on the settings of the session that calls them.
 
-use strict;
-use warnings;
 use FindBin;
 use lib $FindBin::RealBin;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_server('settings');
 
@@ -26,17 +21,13 @@ my $dir = PostgreSQL::Test::Utils::tempdir();
 	my ($out, $err) = run_command(
 		[
 			$ENV{PG_REGRESS}, '--inputdir=.', "--outputdir=$dir", '--encoding=UTF8', '--load-extension=snowflake',
-			'--host=' . $node->host,
-			'--port=' . $node->port,
-			split ' ', $tests
+			'--host=' . $node->host, '--port=' . $node->port, split ' ', $tests
 		]);
 	like($out, qr/^ ?(?:# )?All \d+ tests passed/m, "the SQL tests pass with @settings")
 	  or diag(-e "$dir/regression.diffs" ? slurp_file("$dir/regression.diffs") : "$out$err");
 }
 
-#
 # Settings that change how values look: results are the same if they are dumped.
-#
 my $forced = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
 my @hostile = (
 	@old_strings, 'DateStyle=German',
@@ -82,7 +73,7 @@ sub results_of
 {
 	my ($database, @of_session) = @_;
 
-	$node->safe_psql('postgres', "CREATE DATABASE $database");
+	sql($node, "CREATE DATABASE $database");
 	$node->safe_psql($database, 'CREATE EXTENSION snowflake_registry');
 	{
 		local $ENV{PGOPTIONS} = join ' ', map { "-c $_" } @of_session;
@@ -111,6 +102,5 @@ like(
 	make_usual_settings(),
 	qr/needs a server with the default settings; this one has snowflake\.worker_id = 7, snowflake\.max_wait = 2s/,
 	'others are named');
-$node->stop;
 
 done_testing();

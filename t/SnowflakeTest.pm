@@ -4,9 +4,9 @@ package SnowflakeTest;
 
 use strict;
 use warnings;
-use Cwd qw(abs_path);
-use Exporter 'import';
-use Fcntl qw(O_RDWR SEEK_SET);
+use Cwd      qw(abs_path);
+use Exporter ();
+use Fcntl    qw(O_RDWR SEEK_SET);
 use File::Basename;
 use IPC::Run;
 use List::Util qw(max);
@@ -15,15 +15,28 @@ use PostgreSQL::Test::Utils;
 use Test::More;
 use Time::HiRes qw(sleep time clock_gettime CLOCK_BOOTTIME CLOCK_MONOTONIC);
 
-our @EXPORT = qw(
-  new_server new_hunting_server new_registry lease_from add_extension create_citus address_of
-  start_clients finish_clients run_clients sqlstate_of wait_until_alone
-  begin_query take_errors wait_until
-  set_and_reload crash wait_for_connections
-  set_clock server_time start_with_clock start_with_library can_use_mutants use_mutant with_mutants
-  start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids count_duplicates live_through
-  live_from ids_by ids_until
-);
+our @ISA = 'Exporter';
+
+# With these, a test has all that it uses of other modules.
+our @EXPORT = (
+	@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(
+	  sleep time
+	  new_server new_hunting_server new_registry lease_from add_database add_sql_database new_standby restart_with
+	  sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails open_session
+	  start_clients finish_clients run_clients wait_until_alone
+	  begin_query take_errors wait_until
+	  set_and_reload crash wait_for_connections
+	  set_clock server_time start_with_clock start_with_library can_use_mutants use_mutant with_mutants
+	  start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids ids_of count_duplicates make_ids live_again
+	  live_from ids_by ids_until
+	));
+
+sub import
+{
+	strict->import;
+	warnings->import;
+	return SnowflakeTest->export_to_level(1, @_);
+}
 
 # A test that hunts for a fault proves nothing unless it would find one.  Each safeguard
 # has a mutant, a patch in t/mutants that removes it: on a server built with the patch,
@@ -60,9 +73,8 @@ sub use_mutant
 		system_log("patch --directory=$dir --strip=1 --fuzz=0 --force <$patch") == 0
 		  or BAIL_OUT("mutant '$name' does not apply");
 		system_or_bail(
-			'make', '--silent', '-C', $dir,
-			"PG_CONFIG=$ENV{PG_CONFIG}",
-			'with_llvm=no', 'install', "DESTDIR=$dir/stage");
+			'make', '--silent', '-C', $dir, "PG_CONFIG=$ENV{PG_CONFIG}", 'with_llvm=no', 'install',
+			"DESTDIR=$dir/stage");
 		$mutant_settings{$name} = $settings =~ s/\Q$stage\E/$dir\/stage/gr;
 	}
 	$node->append_conf('postgresql.conf', $mutant_settings{$name});
@@ -93,9 +105,7 @@ autovacuum = off
 restart_after_crash = on
 log_statement = none
 EOC
-	$node->append_conf(
-		'postgresql.conf',
-		"shared_preload_libraries = 'snowflake'") if $preload;
+	$node->append_conf('postgresql.conf', "shared_preload_libraries = 'snowflake'") if $preload;
 	$node->append_conf('postgresql.conf', "$_ = '$settings{$_}'") foreach sort keys %settings;
 
 	use_mutant($node, $mutant) if $mutant;
@@ -110,7 +120,8 @@ EOC
 	{
 		$node->start;
 	}
-	add_extension($node, 'postgres');
+	# must succeed even if the settings cannot be used
+	sql($node, 'CREATE EXTENSION snowflake');
 	return $node;
 }
 
@@ -121,10 +132,7 @@ sub new_hunting_server
 	my ($name, %settings) = @_;
 
 	return new_server(
-		$name,
-		clock => 1,
-		'snowflake.layout' => 'snowflake lane:1',
-		'snowflake.max_wait' => 0,
+		$name, clock => 1, 'snowflake.layout' => 'snowflake lane:1', 'snowflake.max_wait' => 0,
 		%settings);
 }
 
@@ -136,9 +144,7 @@ sub new_registry
 	my $node = PostgreSQL::Test::Cluster->new($name);
 
 	$node->init;
-	$node->append_conf(
-		'postgresql.conf',
-		"fsync = off\nautovacuum = off\nwal_level = replica\nmax_wal_senders = 5");
+	$node->append_conf('postgresql.conf', "fsync = off\nautovacuum = off\nwal_level = replica\nmax_wal_senders = 5");
 	$node->start;
 	$node->safe_psql('postgres', <<'EOC');
 CREATE EXTENSION snowflake_registry;
@@ -168,31 +174,50 @@ sub lease_from
 		%settings);
 }
 
-sub add_extension
+# Create a database with the extension.
+sub add_database
 {
 	my ($node, $database) = @_;
 
-	# must succeed even if the settings cannot be used
-	$node->safe_psql($database, 'CREATE EXTENSION snowflake');
+	sql($node, "CREATE DATABASE $database");
+	sql([ $node, $database ], 'CREATE EXTENSION snowflake');
 	return;
 }
 
-# Create Citus, and drop our extension, so that it comes from the coordinator later.
-sub create_citus
+# Create a database with the edition in SQL, or with another script.
+sub add_sql_database
 {
-	my ($node) = @_;
+	my ($node, $database, $settings, $script) = @_;
 
-	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
-	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	sql($node, "CREATE DATABASE $database");
+	sql([ $node, $database ], slurp_file($script // 'sql-only/snowflake_sql--1.0.sql'));
+	sql([ $node, $database ], "SELECT snowflake_configure($settings)");
 	return;
 }
 
-# The address of a server, as Citus takes it.
-sub address_of
+# Create a standby of a running server.
+sub new_standby
 {
-	my ($node) = @_;
+	my ($node, $name) = @_;
+	my $standby = PostgreSQL::Test::Cluster->new($name);
 
-	return sprintf("'%s', %d", $node->host, $node->port);
+	$node->backup($name);
+	$standby->init_from_backup($node, $name, has_streaming => 1);
+	$standby->start;
+	return $standby;
+}
+
+# Restart a server.  The options are
+#	stop		how it is stopped, by default "fast"
+#	conf		what is added to postgresql.conf before it starts
+#	clock		the parameter of start_with_clock()
+sub restart_with
+{
+	my ($node, %options) = @_;
+
+	$node->stop($options{stop} // 'fast');
+	$node->append_conf('postgresql.conf', $options{conf}) if defined $options{conf};
+	return defined $options{clock} ? start_with_clock($node, $options{clock}) : $node->start;
 }
 
 # Start clients that run a pgbench script.  The options are those of pgbench.
@@ -237,17 +262,83 @@ sub run_clients
 	return;
 }
 
+# The next functions run SQL on a server, or on [ a server, a database, a role ], where the
+# last one can be left out.
+sub place_of
+{
+	my ($node, $database, $role) = ref $_[0] eq 'ARRAY' ? @{ $_[0] } : $_[0];
+
+	return ($node, $database // 'postgres', $role ? (extra_params => [ '--username', $role ]) : ());
+}
+
+# Return the output of statements that must not fail.
+sub sql
+{
+	my ($where, $sql) = @_;
+	my ($node, $database, @role) = place_of($where);
+
+	return $node->safe_psql($database, $sql, @role);
+}
+
+# Check the output of such statements.
+sub sql_is
+{
+	my ($where, $sql, $expected, $name) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return is(sql($where, $sql), $expected, $name);
+}
+
+# Wait until a query returns true.
+sub sql_becomes_true
+{
+	my ($where, $sql, $name) = @_;
+	my ($node, $database) = place_of($where);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return ok($node->poll_query_until($database, $sql), $name);
+}
+
 # Return the SQLSTATE that a statement fails with, or 00000 if it does not, and its
-# messages.  The options are a database and a user.
+# messages.
 sub sqlstate_of
 {
-	my ($node, $sql, %options) = @_;
-	my @parameters = ('on_error_stop', 0);
+	my ($where, $sql) = @_;
+	my ($node, $database, @role) = place_of($where);
+	my ($ret, $out, $err) = $node->psql($database, "\\set VERBOSITY verbose\n$sql", on_error_stop => 0, @role);
 
-	push @parameters, 'extra_params', [ '-U', $options{user} ] if $options{user};
-	my ($ret, $out, $err) =
-	  $node->psql($options{database} // 'postgres', "\\set VERBOSITY verbose\n$sql", @parameters);
 	return $err =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/ ? ($1, $err) : ('00000', $err);
+}
+
+# Check that statements fail with an SQLSTATE, and, if a pattern is given, with messages
+# that match it.
+sub sql_fails
+{
+	my ($where, $sql, $expected, $name, $pattern) = @_;
+	my ($code, $message) = sqlstate_of($where, $sql);
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my $ok = is($code, $expected, $name) or diag($message);
+	like($message, $pattern, "$name: messages") if $pattern;
+	return $ok;
+}
+
+sub sql_succeeds
+{
+	my ($where, $sql, $name, $pattern) = @_;
+
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return sql_fails($where, $sql, '00000', $name, $pattern);
+}
+
+# Open a session in the background, and return it with its PID.
+sub open_session
+{
+	my ($where) = @_;
+	my ($node, $database, @role) = place_of($where);
+	my $session = $node->background_psql($database, on_error_stop => 0, @role);
+
+	return ($session, $session->query_safe('SELECT pg_backend_pid()'));
 }
 
 # Start statements in a session of background_psql(), without waiting for their end.
@@ -275,8 +366,7 @@ sub wait_until
 	my ($node, $pid, $condition, $name) = @_;
 
 	ok( $node->poll_query_until(
-			'postgres',
-			"SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition"),
+			'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition"),
 		$name);
 	return;
 }
@@ -348,29 +438,40 @@ sub stop_collectors
 	return \%errors;
 }
 
-# Live through the time of an earlier run again, after the clock was set back: make ids,
-# one run after the other, until the clock has passed the end of that run.  Returns what
-# the runs have made, and how many ids of the earlier run are of the time that has passed
-# twice.  The shift is the number of bits below the time.
-sub live_through
+# Make ids in one session, and note when by the server's clock.  Set that to an instant
+# before, if one is given: once connected, as a busy machine takes its time for that.
+sub make_ids
 {
-	my ($old, $time_shift, $make_ids) = @_;
-	my $new = $make_ids->();
+	my ($node, $database, $instant) = @_;
+	my $session = $node->background_psql($database);
+	my $clock = "SELECT extract(epoch FROM clock_timestamp());\n";
 
-	while ($new->{end} < $old->{end})
+	set_clock($node, $instant - time) if defined $instant;
+	my ($begin, @ids) = split /\n/,
+	  $session->query_safe($clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $clock);
+	my $end = pop @ids;
+	$session->quit;
+	return { begin => $begin, end => $end, ids => \@ids };
+}
+
+# Make ids until the clock has passed the time of an earlier run again.  Returns how many
+# were made, how many of these were made before, and how many are not above all of those.
+sub live_again
+{
+	my ($node, $database, $old) = @_;
+	my %seen = map { $_ => 1 } @{ $old->{ids} };
+	my ($number, $duplicates, $lower) = (0, 0, 0);
+	my $new = make_ids($node, $database, $old->{begin} - 0.5);
+
+	BAIL_OUT('the clock has not passed the time again') if $new->{begin} > $old->{begin};
+	for (;; $new = make_ids($node, $database))
 	{
-		my $more = $make_ids->();
-
-		push @{ $new->{ids} }, @{ $more->{ids} };
-		$new->{end} = $more->{end};
+		$number     += @{ $new->{ids} };
+		$duplicates += grep { $seen{$_}++ } @{ $new->{ids} };
+		$lower      += grep { $_ <= $old->{ids}[-1] } @{ $new->{ids} };
+		last if $new->{end} > $old->{end};
 	}
-
-	# when the id was made, with the default epoch
-	my $again = grep {
-		my $time = ($_ >> $time_shift) / 1000 + 1767225600;
-		$new->{begin} <= $time && $time <= $new->{end}
-	} @{ $old->{ids} };
-	return ($new, $again);
+	return ($number, $duplicates, $lower);
 }
 
 # Set the clock of a server to an instant, and have collectors make ids until the clock
@@ -411,6 +512,12 @@ sub wait_for_lines
 sub print_ids
 {
 	return join ' ', q{perl -ne 'print if /\n\z/'}, map { $_->{ids} } @_;
+}
+
+sub ids_of
+{
+	my $lines = print_ids(@_);
+	return map { int } `$lines`;
 }
 
 # Return how many ids collectors saw, and how many of these were duplicates.

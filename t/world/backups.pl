@@ -2,15 +2,9 @@
 # wal_consistency_checking, incremental backups and pg_combinebackup, pg_verifybackup,
 # pg_amcheck and pg_checksums.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 plan skip_all => 'pg_combinebackup came with PostgreSQL 17'
   if `pg_config --version` =~ /(\d+)/ && $1 < 17;
@@ -24,25 +18,19 @@ my $origin = new_server(
 	'summarize_wal' => 'on',
 	'wal_consistency_checking' => 'all',
 	'shared_buffers' => '32MB');
-$origin->safe_psql(
-	'postgres',
-	'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)');
+sql($origin, 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)');
 
 # a standby that compares each of its pages with the primary's
-$origin->backup('empty');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($origin, 'empty', has_streaming => 1);
-$standby->start;
+my $standby = new_standby($origin, 'standby');
 
-my @collectors = start_collectors(
-	$origin, 4,
-	sql => 'INSERT INTO orders SELECT FROM generate_series(1, 20) RETURNING id;');
+my @collectors =
+  start_collectors($origin, 4, sql => 'INSERT INTO orders SELECT FROM generate_series(1, 20) RETURNING id;');
 wait_for_collectors($origin, 4);
 my $dir = $origin->backup_dir;
 $origin->backup('full');
-$origin->safe_psql('postgres', 'SELECT snowflake_advance(snowflake_nextval()) FROM generate_series(1, 100)');
+sql($origin, 'SELECT snowflake_advance(snowflake_nextval()) FROM generate_series(1, 100)');
 $origin->backup('incremental', backup_options => ["--incremental=$dir/full/backup_manifest"]);
-$origin->safe_psql('postgres', 'REFRESH MATERIALIZED VIEW snowflake_internal.guard; SELECT snowflake_nextval()');
+sql($origin, 'REFRESH MATERIALIZED VIEW snowflake_internal.guard; SELECT snowflake_nextval()');
 $origin->backup('last', backup_options => ["--incremental=$dir/incremental/backup_manifest"]);
 command_ok([ 'pg_verifybackup', "$dir/$_" ], "pg_verifybackup finds no fault: $_")
   foreach 'full', 'incremental', 'last';
@@ -52,8 +40,8 @@ command_ok(
 command_ok([ 'pg_verifybackup', "$dir/combined" ], 'pg_verifybackup finds no fault: combined');
 command_ok(
 	[
-		'pg_amcheck', '--install-missing', '--heapallindexed', '--parent-check',
-		'--host', $origin->host, '--port', $origin->port, 'postgres'
+		'pg_amcheck', '--install-missing', '--heapallindexed', '--parent-check', '--host', $origin->host, '--port',
+		$origin->port, 'postgres'
 	],
 	'pg_amcheck finds no fault while ids are made');
 
@@ -66,12 +54,12 @@ my $session = $origin->background_psql('postgres');
 wait_until_alone($session);
 $session->quit;
 $origin->wait_for_catchup($standby, 'replay', $origin->lsn('insert'));
-is( $standby->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
-	$origin->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
+sql_is(
+	$standby, 'SELECT count(*), max(id) FROM orders', sql($origin, 'SELECT count(*), max(id) FROM orders'),
 	'the standby has the same rows');
-is( $standby->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark'),
-	$origin->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark'),
-	'and the same mark');
+sql_is(
+	$standby, 'SELECT last_value FROM snowflake_internal.mark',
+	sql($origin, 'SELECT last_value FROM snowflake_internal.mark'), 'and the same mark');
 is( join("\n", grep { /inconsistent page found|PANIC|FATAL/ } split /\n/, slurp_file($standby->logfile)),
 	'', 'and the same pages');
 $origin->stop;
@@ -79,10 +67,8 @@ $origin->stop;
 my $combined = PostgreSQL::Test::Cluster->new('combined');
 $combined->init_from_backup($origin, 'last', combine_with_prior => [ 'full', 'incremental' ]);
 $combined->start;
-my $largest = $combined->safe_psql('postgres', 'SELECT max(id) FROM orders');
-cmp_ok(
-	$combined->safe_psql('postgres', 'SELECT snowflake_nextval()'),
-	'>', $largest, 'the combined backup makes greater ids');
+my $largest = sql($combined, 'SELECT max(id) FROM orders');
+cmp_ok(sql($combined, 'SELECT snowflake_nextval()'), '>', $largest, 'the combined backup makes greater ids');
 $combined->stop;
 
 # Checksums, which are on by default from 18 on
@@ -90,9 +76,7 @@ foreach my $mode ($combined->pg_version >= 18 ? ('--check', '--disable') : (), '
 {
 	command_ok([ 'pg_checksums', '--no-sync', $mode, $combined->data_dir ], "pg_checksums $mode succeeds");
 }
-my $before = $combined->start && $combined->safe_psql('postgres', 'SELECT snowflake_nextval()');
+my $before = $combined->start && sql($combined, 'SELECT snowflake_nextval()');
 cmp_ok($before, '>', $largest, 'ids are greater after that, too');
-$combined->stop;
-$standby->stop;
 
 done_testing();

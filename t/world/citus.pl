@@ -4,16 +4,27 @@
 #
 # SNOWFLAKE_SECONDS sets how long clients insert each time (default 10).
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
+
+# Create Citus, and drop our extension, so that it comes from the coordinator later.
+sub create_citus
+{
+	my ($node) = @_;
+
+	$node->safe_psql('postgres', 'CREATE EXTENSION citus');
+	$node->safe_psql('postgres', 'DROP EXTENSION snowflake');
+	return;
+}
+
+# The address of a server, as Citus takes it.
+sub address_of
+{
+	my ($node) = @_;
+
+	return sprintf("'%s', %d", $node->host, $node->port);
+}
 
 my $seconds = $ENV{SNOWFLAKE_SECONDS} // 10;
 my $registry = new_registry('registry');
@@ -33,7 +44,7 @@ sub new_node
 {
 	my ($name, %others) = @_;
 
-	$registry->safe_psql('postgres', <<"EOC");
+	sql($registry, <<"EOC");
 CREATE ROLE $name LOGIN;
 GRANT USAGE ON SCHEMA snowflake_registry TO $name;
 GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_registry TO $name;
@@ -52,7 +63,7 @@ sub row_of
 {
 	my ($node, $sql) = @_;
 
-	return $node->safe_psql('postgres', $sql);
+	return sql($node, $sql);
 }
 
 sub wait_for_ids
@@ -60,7 +71,7 @@ sub wait_for_ids
 	my ($node, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	ok($node->poll_query_until('postgres', "SELECT state = 'ready' FROM snowflake_status()"), $name);
+	sql_becomes_true($node, "SELECT state = 'ready' FROM snowflake_status()", $name);
 	return;
 }
 
@@ -112,21 +123,19 @@ sub rows_and_duplicates
 
 # The coordinator has a fixed worker id, so that its standby can take it over; the
 # timeline keeps their ids apart.
-$registry->safe_psql(
-	'postgres',
-	"SELECT snowflake_registry.reserve(0, 'the coordinator')");
+sql($registry, "SELECT snowflake_registry.reserve(0, 'the coordinator')");
 # leave as many worker ids as there are workers
-$registry->safe_psql('postgres', "SELECT snowflake_registry.reserve(i, 'later') FROM generate_series(4, 31) AS i");
+sql($registry, "SELECT snowflake_registry.reserve(i, 'later') FROM generate_series(4, 31) AS i");
 my $coordinator = new_server('coordinator', 'snowflake.worker_id' => 0, %settings);
 create_citus($coordinator);
 my @workers = map { new_node("worker$_") } 1 .. 3;
-$coordinator->safe_psql('postgres', 'SELECT citus_set_coordinator_host(' . address_of($coordinator) . ')');
-$coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($workers[0]) . ')');
+sql($coordinator, 'SELECT citus_set_coordinator_host(' . address_of($coordinator) . ')');
+sql($coordinator, 'SELECT citus_add_node(' . address_of($workers[0]) . ')');
 
-$coordinator->safe_psql('postgres', 'CREATE EXTENSION snowflake');
-is( row_of($workers[0], "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"),
-	1, 'CREATE EXTENSION on the coordinator reaches a worker');
-$coordinator->safe_psql('postgres', <<'EOC');
+sql($coordinator, 'CREATE EXTENSION snowflake');
+is( row_of($workers[0], "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"), 1,
+	'CREATE EXTENSION on the coordinator reaches a worker');
+sql($coordinator, <<'EOC');
 CREATE TABLE orders (customer int, id bigint DEFAULT snowflake_nextval(), note text,
 	PRIMARY KEY (customer, id));
 SELECT create_distributed_table('orders', 'customer');
@@ -150,7 +159,7 @@ sub insert_everywhere
 	my $name = $node->name;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	$node->safe_psql('postgres', 'SET search_path = public; SELECT snowflake_nextval()');
+	sql($node, 'SET search_path = public; SELECT snowflake_nextval()');
 	foreach (
 		[ 'a single row', "INSERT INTO orders (customer, note) VALUES (1, 'x')" ],
 		[ 'several rows', 'INSERT INTO orders (customer) VALUES (1), (2), (3)' ],
@@ -177,21 +186,22 @@ sub insert_everywhere
 insert_everywhere($_) foreach $coordinator, $workers[0];
 
 # in RETURNING, Citus accepts only IMMUTABLE functions, so a field needs the layout
-is( (sqlstate_of($coordinator, 'INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id)'))[0],
-	'0A000', 'a field cannot be returned without a layout');
-is( row_of($coordinator, "INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id, 'snowflake')"),
-	0, 'but with a layout');
+sql_fails(
+	$coordinator, 'INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id)', '0A000',
+	'a field cannot be returned without a layout');
+is( row_of($coordinator, "INSERT INTO orders (customer) VALUES (1) RETURNING snowflake_worker_id(id, 'snowflake')"), 0,
+	'but with a layout');
 cmp_ok(
 	row_of(
 		$coordinator,
 		"SELECT count(*) FROM orders WHERE snowflake_between(id, now() - interval '1 hour', NULL) AND customer = 1"),
 	'>', 1,
 	'snowflake_between() works within a shard');
-is( row_of($coordinator, "SELECT count(*) FROM orders WHERE NOT snowflake_between(id, '2020-01-01', NULL)"),
-	0, 'and in all shards');
+is( row_of($coordinator, "SELECT count(*) FROM orders WHERE NOT snowflake_between(id, '2020-01-01', NULL)"), 0,
+	'and in all shards');
 
 # a table with another key
-$coordinator->safe_psql('postgres', <<'EOC');
+sql($coordinator, <<'EOC');
 CREATE TABLE legacy (id bigserial PRIMARY KEY, note text);
 SELECT create_distributed_table('legacy', 'id');
 INSERT INTO legacy (note) SELECT 'x' FROM generate_series(1, 100);
@@ -199,10 +209,9 @@ EOC
 my ($state, $messages) = sqlstate_of($coordinator, "CALL snowflake_adopt('legacy', 'id')");
 is($state, '0A000', 'a distributed table is not adopted');
 like($messages, qr/HINT: .*undistribute_table/, 'and the hint shows what to do');
-$coordinator->safe_psql('postgres', "SELECT undistribute_table('legacy')");
-is( (sqlstate_of($coordinator, "CALL snowflake_adopt('legacy', 'id')"))[0],
-	'0A000', 'nor is one whose sequence was distributed');
-$coordinator->safe_psql('postgres', <<'EOC');
+sql($coordinator, "SELECT undistribute_table('legacy')");
+sql_fails($coordinator, "CALL snowflake_adopt('legacy', 'id')", '0A000', 'nor is one whose sequence was distributed');
+sql($coordinator, <<'EOC');
 ALTER TABLE legacy ALTER COLUMN id SET DEFAULT snowflake_nextval();
 SELECT create_distributed_table('legacy', 'id');
 INSERT INTO legacy (note) VALUES ('y');
@@ -232,11 +241,11 @@ sub rate
 
 rate('1 worker', $coordinator, $workers[0]);
 my @clients = start_load($coordinator, $workers[0]);
-$coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($_) . ')') foreach @workers[ 1, 2 ];
-$coordinator->safe_psql('postgres', "SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')");
+sql($coordinator, 'SELECT citus_add_node(' . address_of($_) . ')') foreach @workers[ 1, 2 ];
+sql($coordinator, "SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')");
 finish_load('clients insert while nodes are added and shards move', @clients);
-is( row_of($coordinator, "SELECT count(DISTINCT nodeport) FROM citus_shards WHERE table_name = 'orders'::regclass"),
-	3, 'the shards are on three workers');
+is( row_of($coordinator, "SELECT count(DISTINCT nodeport) FROM citus_shards WHERE table_name = 'orders'::regclass"), 3,
+	'the shards are on three workers');
 is(row_of($_, "SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'"), 1, $_->name . ' has the extension')
   foreach @workers;
 wait_for_ids($_, $_->name . ' is ready') foreach @workers;
@@ -260,16 +269,16 @@ rate('after a crash', $coordinator, @workers);
 # A worker is cut off from the registry for longer than its lease.  Another server gets
 # its worker id.
 my $worker_id = row_of($workers[2], 'SELECT worker_id FROM snowflake_status()');
-$registry->safe_psql(
-	'postgres',
-	'ALTER ROLE worker3 NOLOGIN; '
+sql($registry, 'ALTER ROLE worker3 NOLOGIN; '
 	  . "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = 'worker3'");
-ok( $workers[2]->poll_query_until('postgres', "SELECT state = 'no lease' FROM snowflake_status()"),
+sql_becomes_true(
+	$workers[2], "SELECT state = 'no lease' FROM snowflake_status()",
 	'the lease of a worker that was cut off ends');
-is( (sqlstate_of($workers[2], 'SET snowflake.max_wait = 0; INSERT INTO orders (customer) VALUES (1)'))[0],
-	'SF004', 'it makes no ids then');
+sql_fails(
+	$workers[2], 'SET snowflake.max_wait = 0; INSERT INTO orders (customer) VALUES (1)', 'SF004',
+	'it makes no ids then');
 my $spare = new_node('spare');
-$coordinator->safe_psql('postgres', 'SELECT citus_add_node(' . address_of($spare) . ')');
+sql($coordinator, 'SELECT citus_add_node(' . address_of($spare) . ')');
 wait_for_ids($spare, 'a node added meanwhile is ready');
 is( row_of($spare, 'SELECT worker_id FROM snowflake_status()'), $worker_id,
 	'with the worker id of the one that was cut off');
@@ -277,17 +286,14 @@ is( row_of($spare, 'SELECT worker_id FROM snowflake_status()'), $worker_id,
 finish_load(
 	'clients insert from the other nodes',
 	start_scripts([ @scripts[ 0 .. 2 ] ], $coordinator, @workers[ 0, 1 ], $spare));
-$registry->safe_psql('postgres', 'ALTER ROLE worker3 LOGIN');
-$registry->safe_psql('postgres', 'SELECT snowflake_registry.unreserve(4, clock_timestamp())');
+sql($registry, 'ALTER ROLE worker3 LOGIN');
+sql($registry, 'SELECT snowflake_registry.unreserve(4, clock_timestamp())');
 wait_for_ids($workers[2], 'the worker that was cut off is ready again');
 is(row_of($workers[2], 'SELECT worker_id FROM snowflake_status()'), 4, 'with another worker id');
 insert_everywhere($workers[2]);
 
 # The coordinator fails over.
-$coordinator->backup('backup');
-my $standby = PostgreSQL::Test::Cluster->new('standby');
-$standby->init_from_backup($coordinator, 'backup', has_streaming => 1);
-$standby->start;
+my $standby = new_standby($coordinator, 'standby');
 @clients = start_load($coordinator);
 sleep $seconds / 3;
 $coordinator->wait_for_catchup($standby, 'replay', $coordinator->lsn('insert'));
@@ -300,12 +306,10 @@ $standby->poll_query_until(
 	'postgres',
 	"SELECT count(*) > 0 FROM pg_stat_activity WHERE backend_type LIKE 'Citus Maintenance Daemon%'"
 ) or BAIL_OUT('Citus has no maintenance daemon');
-$standby->safe_psql(
-	'postgres',
-	'SELECT citus_update_node(nodeid, ' . address_of($standby) . ') FROM pg_dist_node WHERE groupid = 0');
+sql($standby, 'SELECT citus_update_node(nodeid, ' . address_of($standby) . ') FROM pg_dist_node WHERE groupid = 0');
 insert_everywhere($standby);
-is( row_of($standby, 'SELECT snowflake_worker_id(snowflake_nextval())'),
-	0, 'the new coordinator has the worker id of the old one');
+is( row_of($standby, 'SELECT snowflake_worker_id(snowflake_nextval())'), 0,
+	'the new coordinator has the worker id of the old one');
 isnt(
 	row_of($standby, 'SELECT snowflake_timeline(snowflake_nextval())'),
 	row_of($standby, 'SELECT min(snowflake_timeline(id)) FROM orders WHERE snowflake_worker_id(id) = 0'),
@@ -316,17 +320,17 @@ rate('after a failover', @nodes);
 # Without the registry, all nodes follow the other recipe of doc/guide.md.
 foreach my $node (@nodes)
 {
-	$node->safe_psql('postgres', "ALTER SYSTEM SET snowflake.registry = ''");
+	sql($node, "ALTER SYSTEM SET snowflake.registry = ''");
 	$node->stop;
 }
 $_->start foreach @nodes;
 my ($recipe) = slurp_file('doc/guide.md') =~ /^  ```\n(  SELECT groupid .*?)^  ```/ms;
 foreach my $node (@nodes)
 {
-	$node->safe_psql('postgres', $recipe);
-	ok( $node->poll_query_until(
-			'postgres',
-			"SELECT worker_id = groupid AND worker_id_source = 'setting' FROM snowflake_status(), pg_dist_local_group"),
+	sql($node, $recipe);
+	sql_becomes_true(
+		$node,
+		"SELECT worker_id = groupid AND worker_id_source = 'setting' FROM snowflake_status(), pg_dist_local_group",
 		$node->name . ' has the id of its group');
 }
 is( scalar(keys %{ { map { row_of($_, 'SELECT snowflake_worker_id(snowflake_nextval())') => 1 } @nodes } }),

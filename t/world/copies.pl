@@ -4,33 +4,21 @@
 # before the first start, as the guide advises, no id is made twice.  A subscriber has
 # another system identifier, so its log and its status show that the mark is not its own.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep);
 
 plan skip_all => 'pg_createsubscriber came with PostgreSQL 17'
   if `pg_config --version` =~ /(\d+)/ && $1 < 17;
 
 my $primary = new_server(
-	'primary',
-	'wal_level' => 'logical',
-	'max_wal_senders' => 20,
-	'max_replication_slots' => 20,
-	'shared_buffers' => '32MB',
-	'snowflake.layout' => 'snowflake lane:1',
-	'snowflake.sequence_start' => 'zero');
-$primary->safe_psql('postgres', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())');
-$primary->safe_psql('postgres', 'ALTER SYSTEM SET snowflake.worker_id = 5');
+	'primary', 'wal_level' => 'logical', 'max_wal_senders' => 20, 'max_replication_slots' => 20,
+	'shared_buffers' => '32MB', 'snowflake.layout' => 'snowflake lane:1', 'snowflake.sequence_start' => 'zero');
+sql($primary, 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval())');
+sql($primary, 'ALTER SYSTEM SET snowflake.worker_id = 5');
 $primary->reload;
 $primary->backup('base');
-my $system = $primary->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
+my $system = sql($primary, 'SELECT system_identifier FROM pg_control_system()');
 
 # Create an independent server with the primary's data, as "postgres" would start it.
 sub base_backup
@@ -51,15 +39,9 @@ sub subscriber
 	$node->append_conf('postgresql.conf', 'hot_standby_feedback = on');
 	command_ok(
 		[
-			'pg_createsubscriber', '--verbose',
-			'--pgdata', $node->data_dir,
-			'--publisher-server', $primary->connstr('postgres'),
-			'--subscriber-port', $node->port,
-			'--socketdir', $node->host,
-			'--database', 'postgres',
-			'--publication', "for_$name",
-			'--subscription', $name,
-			'--replication-slot', $name
+			'pg_createsubscriber', '--verbose', '--pgdata', $node->data_dir, '--publisher-server',
+			$primary->connstr('postgres'), '--subscriber-port', $node->port, '--socketdir', $node->host, '--database',
+			'postgres', '--publication', "for_$name", '--subscription', $name, '--replication-slot', $name
 		],
 		"$name: pg_createsubscriber succeeds");
 	return $node;
@@ -81,7 +63,7 @@ sub mark_from
 {
 	my ($node) = @_;
 
-	return $node->safe_psql('postgres', 'SELECT mark_from FROM snowflake_status()');
+	return sql($node, 'SELECT mark_from FROM snowflake_status()');
 }
 
 # Start a copy, and check its worker id, and where its mark comes from.
@@ -91,8 +73,9 @@ sub start_copy
 
 	$node->start;
 	is(mark_from($node), $origin, $node->name . ': the status shows where the mark comes from');
-	is( $node->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())'),
-		$worker_id, $node->name . ": its worker id is $worker_id");
+	sql_is(
+		$node, 'SELECT snowflake_worker_id(snowflake_nextval())', $worker_id,
+		$node->name . ": its worker id is $worker_id");
 	return;
 }
 
@@ -138,18 +121,19 @@ foreach my $make (\&base_backup, \&subscriber)
 	if ($kind eq 'subscriber')
 	{
 		# each server has its own rows, and those of the primary
-		$_->safe_psql('postgres', 'INSERT INTO orders SELECT FROM generate_series(1, 10000)') foreach $primary, @nodes;
-		$_->wait_for_subscription_sync($primary, $_->name)                                    foreach @nodes;
-		$primary->wait_for_catchup($_->name, 'replay', $primary->lsn('insert'))               foreach @nodes;
-		is( $_->safe_psql('postgres', 'SELECT count(*), count(DISTINCT snowflake_worker_id(id)) FROM orders'),
-			'20000|2', $_->name . ': all rows have arrived') foreach @nodes;
+		sql($_, 'INSERT INTO orders SELECT FROM generate_series(1, 10000)')     foreach $primary, @nodes;
+		$_->wait_for_subscription_sync($primary, $_->name)                      foreach @nodes;
+		$primary->wait_for_catchup($_->name, 'replay', $primary->lsn('insert')) foreach @nodes;
+		sql_is(
+			$_, 'SELECT count(*), count(DISTINCT snowflake_worker_id(id)) FROM orders', '20000|2',
+			$_->name . ': all rows have arrived') foreach @nodes;
 	}
 	foreach my $node (@nodes)
 	{
 		is(mark_from($node), $origin, $node->name . ': the status shows the same after ids were made');
 		$node->restart;
 		is(mark_from($node), '', $node->name . ': after a restart, the mark is its own');
-		$node->safe_psql('postgres', 'SELECT snowflake_nextval()');
+		sql($node, 'SELECT snowflake_nextval()');
 		is(reports($node), $reports, $node->name . ": messages about another server in the log: $reports");
 	}
 	$_->stop foreach @nodes;

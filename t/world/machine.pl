@@ -3,16 +3,9 @@
 # workers, and crashes after which the same seconds pass again.  Try it on a machine of
 # your own: script/check VERSION t/world/machine.pl
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep);
 
 # 16 clients make ids, while an owner keeps advancing them, which closes the windows of
 # all clients.  In a narrow layout they wait for each other most of the time.
@@ -23,7 +16,7 @@ foreach my $layout ('snowflake', 'snowflake lane:0')
 		$name, 'snowflake.layout' => $layout, 'snowflake.max_ahead' => '10min',
 		'snowflake.max_wait' => '10min');
 
-	$node->safe_psql('postgres', <<'EOC');
+	sql($node, <<'EOC');
 CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY, client int, xid bigint, n int);
 CREATE UNLOGGED TABLE advanced (id bigint);
 EOC
@@ -41,14 +34,14 @@ EOC
 	finish_clients($takers, "$layout: 16 clients make 160000 ids without a duplicate");
 	finish_clients($blocks, "$layout: 4 clients that take blocks succeed, too");
 	finish_clients($advances, "$layout: and ids are advanced meanwhile");
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM ids'), 260_000, "$layout: all ids are in the table");
-	is($node->safe_psql('postgres', <<'EOC'), 0, "$layout: the ids of each client increase");
+	sql_is($node, 'SELECT count(*) FROM ids', 260_000, "$layout: all ids are in the table");
+	sql_is($node, <<'EOC', 0, "$layout: the ids of each client increase");
 SELECT count(*) FROM (SELECT id <= lag(id) OVER (PARTITION BY client ORDER BY xid, n) AS is_wrong FROM ids WHERE client >= 0) AS i
 WHERE is_wrong
 EOC
-	is($node->safe_psql('postgres', 'SELECT count(*) FROM advanced'), 1000, "$layout: ids were advanced 1000 times");
+	sql_is($node, 'SELECT count(*) FROM advanced', 1000, "$layout: ids were advanced 1000 times");
 	my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-	is($node->safe_psql('postgres', <<"EOC"), '20000|20000', "$layout: ids of parallel workers are unique");
+	sql_is($node, <<"EOC", '20000|20000', "$layout: ids of parallel workers are unique");
 SET $force = on;
 CREATE TABLE forced AS SELECT snowflake_nextval() AS id FROM generate_series(1, 20000);
 SELECT count(*), count(DISTINCT id) FROM forced;
@@ -59,10 +52,7 @@ EOC
 # The clock falls back by a minute at each crash, so that the same time passes again;
 # ids continue, ahead of the clock.
 my $node = new_server(
-	'crash',
-	clock => 1,
-	'snowflake.layout' => 'snowflake lane:1',
-	'snowflake.max_ahead' => '1h',
+	'crash', clock => 1, 'snowflake.layout' => 'snowflake lane:1', 'snowflake.max_ahead' => '1h',
 	'wal_writer_delay' => '10s');
 my ($highest, $offset, @all) = (0, 0);
 foreach my $round (1 .. 3)
@@ -83,9 +73,6 @@ foreach my $round (1 .. 3)
 my ($ids, $duplicates) = count_duplicates(@all);
 is($duplicates, 0, "crashes: none of $ids ids is made twice");
 crash($node);
-cmp_ok(
-	$node->safe_psql('postgres', 'SELECT snowflake_nextval()'),
-	'>', $highest, 'ids are greater after a backend was killed, too');
-$node->stop;
+cmp_ok(sql($node, 'SELECT snowflake_nextval()'), '>', $highest, 'ids are greater after a backend was killed, too');
 
 done_testing();

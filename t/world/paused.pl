@@ -2,16 +2,9 @@
 # are paused for longer than the lease, and restarted.  The clock of the second server
 # is behind, so that it would make the ids of the first one again.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep);
 
 # Return the PIDs of a server and its children.
 sub processes
@@ -73,7 +66,7 @@ my %interruptions = (
 	},
 	'backends paused' => sub {
 		my ($holder, $other) = @_;
-		my $pids = $holder->safe_psql('postgres', <<'EOC');
+		my $pids = sql($holder, <<'EOC');
 (SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker')
 UNION ALL
 (SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 2)
@@ -95,14 +88,10 @@ sub hunt
 	my ($name, $mutant, @rounds) = @_;
 	my $one = new_registry("one_$name");
 	my %settings = lease_from(
-		$one,
-		'snowflake.layout' => 'snowflake worker:1 lane:1',
-		'snowflake.registry_lease' => '1s',
-		'snowflake.max_ahead' => '5s',
-		'snowflake.sequence_start' => 'zero',
-		'snowflake.max_wait' => 0,
+		$one, 'snowflake.layout' => 'snowflake worker:1 lane:1', 'snowflake.registry_lease' => '1s',
+		'snowflake.max_ahead' => '5s', 'snowflake.sequence_start' => 'zero', 'snowflake.max_wait' => 0,
 		$mutant ? (mutant => $mutant) : ());
-	$one->safe_psql('postgres', "SELECT snowflake_registry.reserve(1, 'for the test')");
+	sql($one, "SELECT snowflake_registry.reserve(1, 'for the test')");
 
 	my @servers = (
 		new_server("first_$name", %settings),
@@ -125,7 +114,7 @@ sub hunt
 		@servers = ($other, $holder);
 	}
 	my ($ids, $duplicates) = count_duplicates(@all);
-	my $leases = $one->safe_psql('postgres', 'SELECT count(DISTINCT starts) FROM granted');
+	my $leases = sql($one, 'SELECT count(DISTINCT starts) FROM granted');
 	note("$ids ids, $duplicates duplicates, $leases leases");
 	$_->stop('immediate') foreach @servers, $one;
 	return ($ids, $duplicates, $leases);

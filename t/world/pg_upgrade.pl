@@ -5,18 +5,10 @@
 # SNOWFLAKE_OLD_INSTALL is the directory with the programs of the old version, including
 # the extension.  pg_upgrade.sh provides it.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use Cwd        qw(getcwd);
-use List::Util qw(max);
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
+use Cwd qw(getcwd);
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(time);
 
 BAIL_OUT('SNOWFLAKE_OLD_INSTALL is not set') if !$ENV{SNOWFLAKE_OLD_INSTALL};
 
@@ -48,38 +40,6 @@ sub new_cluster
 	return $node;
 }
 
-# Make ids, and note when by the server's clock.
-sub make_ids
-{
-	my ($node, $database) = @_;
-	my $clock = "SELECT extract(epoch FROM clock_timestamp());\n";
-	my @lines = split /\n/,
-	  $node->safe_psql(
-		$database,
-		$clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $clock);
-	my %run = (begin => shift @lines, end => pop @lines);
-
-	$run{ids} = \@lines;
-	return \%run;
-}
-
-# Do the same while the clock passes the time of an earlier run again.  Returns how many
-# ids were made before, and how many are not greater.
-sub live_again
-{
-	my ($node, $database, $old, $name) = @_;
-	my $greatest = max(@{ $old->{ids} });
-	my %seen = map { $_ => 1 } @{ $old->{ids} };
-
-	set_clock($node, $old->{begin} - 1 - time);
-	my ($new, $again) = live_through($old, 19, sub { make_ids($node, $database) });
-	cmp_ok($again, '>', 1000, "$name: the clock passes the time of $again ids again");
-
-	my $duplicates = grep { $seen{$_}++ } @{ $new->{ids} };
-	my $lower = grep { $_ <= $greatest } @{ $new->{ids} };
-	return ($duplicates, $lower);
-}
-
 # Print mark and guard, and what the catalogs say about them.
 sub mark_of
 {
@@ -108,16 +68,15 @@ sub upgrade
 	# The old server
 	my $old_node = new_cluster("old$way", install_path => $old_install);
 	start_with_clock($old_node, 0);
-	$old_node->safe_psql('postgres', "CREATE ROLE owner LOGIN;\nCREATE DATABASE owned OWNER owner");
+	sql($old_node, "CREATE ROLE owner LOGIN;\nCREATE DATABASE owned OWNER owner");
 	foreach my $database (@databases)
 	{
-		$old_node->safe_psql(
-			$database, q{
+		sql([ $old_node, $database, $database eq 'owned' ? 'owner' : undef ], q{
 CREATE EXTENSION snowflake;
 CREATE TABLE items (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), name text);
 CREATE INDEX ON items (snowflake_timestamp(id, 'snowflake lane:0'));
 INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
-}, $database eq 'owned' ? (extra_params => [ '--username', 'owner' ]) : ());
+});
 	}
 	my (%run, %mark, %items);
 	foreach my $database (@databases)
@@ -126,12 +85,11 @@ INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 		$mark{$database} = mark_of($old_node, $database);
 		$items{$database} = $old_node->safe_psql($database, 'TABLE items');
 		like(
-			$mark{$database},
-			qr/^mark\|(\d+)\|.*\nguard\|\1\|.*\n\1\|.*\n.*\{snowflake_internal\.mark\}/,
+			$mark{$database}, qr/^mark\|(\d+)\|.*\nguard\|\1\|.*\n\1\|.*\n.*\{snowflake_internal\.mark\}/,
 			"$way, $database: the extension has the mark, which is dumped, and its guard, which is not");
 	}
 	isnt($mark{postgres}, $mark{owned}, 'each database has its own mark');
-	my $system = $old_node->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()');
+	my $system = sql($old_node, 'SELECT system_identifier FROM pg_control_system()');
 	$old_node->stop;
 
 	# The new server
@@ -145,10 +103,9 @@ INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 		chdir $new_node->basedir or die "could not enter its directory: $!";
 		command_ok(
 			[
-				'pg_upgrade', "--$way", '--no-sync',
-				'--old-datadir', $old_node->data_dir, '--new-datadir', $new_node->data_dir,
-				'--old-bindir', "$old_install/bin", '--new-bindir', $new_node->config_data('--bindir'),
-				'--old-port', $old_node->port, '--new-port', $new_node->port,
+				'pg_upgrade', "--$way", '--no-sync', '--old-datadir', $old_node->data_dir, '--new-datadir',
+				$new_node->data_dir, '--old-bindir', "$old_install/bin", '--new-bindir',
+				$new_node->config_data('--bindir'), '--old-port', $old_node->port, '--new-port', $new_node->port,
 				'--socketdir', $new_node->host
 			],
 			"pg_upgrade --$way succeeds");
@@ -167,18 +124,17 @@ INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 		start_with_clock($new_node, -2);
 		is( mark_of($new_node, $database), $mark{$database},
 			"$way, $database: the mark, its guard and the extension are as they were");
-		is($new_node->safe_psql($database, 'TABLE items'), $items{$database}, "$way, $database: the rows are the same");
-		is( $new_node->safe_psql($database, 'SELECT mark_from FROM snowflake_status()'),
-			$system, "$way, $database: the mark comes from the old server");
+		sql_is([ $new_node, $database ], 'TABLE items', $items{$database}, "$way, $database: the rows are the same");
+		sql_is(
+			[ $new_node, $database ], 'SELECT mark_from FROM snowflake_status()', $system,
+			"$way, $database: the mark comes from the old server");
 
-		my ($duplicates, $lower) = live_again($new_node, $database, $run{$database}, "$way, $database");
+		my (undef, $duplicates, $lower) = live_again($new_node, $database, $run{$database});
 		is("$duplicates, $lower", '0, 0', "$way, $database: no id is a duplicate, and none is below an old one");
-		is( $new_node->safe_psql(
-				$database,
-				"INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3"
-			),
-			't',
-			"$way, $database: the default makes new ids");
+		sql_is(
+			[ $new_node, $database ],
+			"INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items) AND snowflake_worker_id(id) = 3",
+			't', "$way, $database: the default makes new ids");
 		cmp_ok(
 			$new_node->safe_psql(
 				$database,
@@ -204,9 +160,8 @@ foreach my $way ('copy', 'link', $new_major >= 18 ? 'swap' : ())
 # The same checks find ids that are made again by a mutant.
 use_mutant($new_node, 'forgets the mark');
 start_with_clock($new_node, 0);
-my ($duplicates, $lower) = live_again($new_node, 'postgres', $run, 'mutant');
+my (undef, $duplicates, $lower) = live_again($new_node, 'postgres', $run);
 cmp_ok($duplicates, '>', 0, "mutant that forgets the mark: $duplicates ids are duplicates");
 cmp_ok($lower, '>', 0, "mutant that forgets the mark: $lower ids are below old ones");
-$new_node->stop;
 
 done_testing();

@@ -7,15 +7,9 @@
 # usr/share/postgresql/...  Without it, an extension takes its place that has its functions
 # and ids, and whose dumps are the same.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $settings = slurp_file($ENV{TEMP_CONFIG});
 my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m
@@ -110,12 +104,14 @@ my $whose = $ENV{SNOWFLAKE_PGEDGE} ? "pgEdge's extension" : "an extension like p
 my %rows;
 foreach my $database ('dumped', 'kept')
 {
-	$old->safe_psql('postgres', "CREATE DATABASE $database");
+	sql($old, "CREATE DATABASE $database");
 	$old->safe_psql($database, "CREATE EXTENSION snowflake; $tables");
 	$rows{$database} = $old->safe_psql($database, $digest);
-	is( $old->safe_psql($database, $columns), "customers|id\norders|id\npayments|id",
+	sql_is(
+		[ $old, $database ], $columns, "customers|id\norders|id\npayments|id",
 		"$database: the query finds the columns");
-	is( $old->safe_psql($database, 'SELECT count(DISTINCT node), max(node) FROM decoded'), '1|5',
+	sql_is(
+		[ $old, $database ], 'SELECT count(DISTINCT node), max(node) FROM decoded', '1|5',
 		"$database: $whose made ids of node 5");
 	$old->safe_psql($database, $repair);
 }
@@ -126,20 +122,17 @@ sub check_moved
 	my ($node, $database) = @_;
 
 	$node->safe_psql($database, "CALL snowflake_adopt('$_', 'id', drop_sequence => true)") foreach @tables;
-	is($node->safe_psql($database, $digest), $rows{$database}, "$database: the same rows");
-	is( $node->safe_psql(
-			$database, q{
+	sql_is([ $node, $database ], $digest, $rows{$database}, "$database: the same rows");
+	sql_is(
+		[ $node, $database ], q{
 SELECT count(*) > 10000, count(*) FILTER (WHERE (extract(epoch FROM generated_at), worker_id, sequence) IS DISTINCT FROM (epoch, node, count))
-FROM decoded, snowflake_decode(id)}),
-		't|0',
-		"$database: all ids mean what they meant");
-	is( $node->safe_psql(
-			$database,
-			q{SELECT string_agg(DISTINCT pg_get_expr(adbin, adrelid), ' ') FROM pg_attrdef WHERE adrelid::regclass::text IN ('customers', 'orders', 'payments')}
-		),
-		'snowflake_id()',
-		"$database: all columns have the default");
-	is( $node->safe_psql($database, q{SELECT count(*) FROM pg_sequences WHERE sequencename LIKE '%_id_seq'}), 0,
+FROM decoded, snowflake_decode(id)}, 't|0', "$database: all ids mean what they meant");
+	sql_is(
+		[ $node, $database ],
+		q{SELECT string_agg(DISTINCT pg_get_expr(adbin, adrelid), ' ') FROM pg_attrdef WHERE adrelid::regclass::text IN ('customers', 'orders', 'payments')},
+		'snowflake_id()', "$database: all columns have the default");
+	sql_is(
+		[ $node, $database ], q{SELECT count(*) FROM pg_sequences WHERE sequencename LIKE '%_id_seq'}, 0,
 		"$database: the sequences are gone");
 
 	finish_clients(
@@ -148,13 +141,12 @@ INSERT INTO customers (name) VALUES ('new') RETURNING id \gset
 INSERT INTO orders (customer_id) VALUES (:id) RETURNING id \gset
 INSERT INTO payments (order_id) VALUES (:id);
 EOC
-	is( $node->safe_psql(
-			$database, q{
+	sql_is(
+		[ $node, $database ], q{
 SELECT count(*), count(*) - count(DISTINCT id), count(*) FILTER (WHERE id <= (SELECT max(id) FROM old_ids)),
 	min(snowflake_worker_id(id)), max(snowflake_worker_id(id))
 FROM ids
-WHERE id NOT IN (SELECT id FROM old_ids)}),
-		'12000|0|0|5|5',
+WHERE id NOT IN (SELECT id FROM old_ids)}, '12000|0|0|5|5',
 		"$database: new ids are this node's, above all old ones, and none comes twice");
 	return;
 }
@@ -162,7 +154,7 @@ WHERE id NOT IN (SELECT id FROM old_ids)}),
 # Another server
 my $view = $old->safe_psql('dumped', $digest_view);
 my $new = new_server('new', 'snowflake.layout' => 'pgedge', 'snowflake.worker_id' => 5);
-$new->safe_psql('postgres', 'CREATE DATABASE dumped');
+sql($new, 'CREATE DATABASE dumped');
 $new->safe_psql('dumped', 'CREATE EXTENSION snowflake');
 my @psql = (
 	'psql', '--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1',
@@ -177,17 +169,16 @@ command_ok(
 	[ 'pg_dump', '--exclude-schema=snowflake', '--file', "$dir/dump.sql", $old->connstr('dumped') ],
 	'dumped: it is dumped');
 command_ok([ @psql, "$dir/dump.sql" ], 'dumped: and restored without an error');
-is($new->safe_psql('dumped', $digest_view), $view, 'dumped: a view that calls the functions has the same rows');
-is( $new->safe_psql(
-		'dumped', q{
+sql_is([ $new, 'dumped' ], $digest_view, $view, 'dumped: a view that calls the functions has the same rows');
+sql_is(
+	[ $new, 'dumped' ], q{
 BEGIN;
 INSERT INTO customers (name) VALUES ('before') RETURNING snowflake.currval('customers_id_seq') = id AND id NOT IN (SELECT id FROM old_ids);
-ROLLBACK}),
-	't',
-	'dumped: defaults work before the columns are adopted');
+ROLLBACK}, 't', 'dumped: defaults work before the columns are adopted');
 $new->safe_psql('dumped', 'CREATE SEQUENCE pooled INCREMENT 50');
-is( (sqlstate_of($new, "SELECT snowflake.nextval('pooled')", database => 'dumped'))[0],
-	'0A000', 'dumped: a sequence that counts in steps is refused');
+sql_fails(
+	[ $new, 'dumped' ], "SELECT snowflake.nextval('pooled')", '0A000',
+	'dumped: a sequence that counts in steps is refused');
 check_moved($new, 'dumped');
 $new->safe_psql(
 	'dumped',
@@ -203,6 +194,5 @@ $old->append_conf('postgresql.conf', "$settings\nsnowflake.layout = 'pgedge'\nsn
 $old->start;
 $old->safe_psql('kept', 'CREATE EXTENSION snowflake');
 check_moved($old, 'kept');
-$old->stop;
 
 done_testing();

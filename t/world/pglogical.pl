@@ -3,15 +3,9 @@
 #
 # SNOWFLAKE_SECONDS sets for how long they insert (default 20).
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $seconds = $ENV{SNOWFLAKE_SECONDS} // 20;
 
@@ -23,14 +17,9 @@ my @servers = map {
 	new_server(
 		$_,
 		lease_from(
-			$registry,
-			'snowflake.node_name' => $_,
-			'snowflake.registry_lease' => '30s',
-			'shared_preload_libraries' => 'snowflake, pglogical',
-			'wal_level' => 'logical',
-			'max_wal_senders' => 10,
-			'track_commit_timestamp' => 'on',
-			'pglogical.conflict_resolution' => 'error',
+			$registry, 'snowflake.node_name' => $_, 'snowflake.registry_lease' => '30s',
+			'shared_preload_libraries' => 'snowflake, pglogical', 'wal_level' => 'logical', 'max_wal_senders' => 10,
+			'track_commit_timestamp' => 'on', 'pglogical.conflict_resolution' => 'error',
 			$has_list ? ('output_plugin_libraries' => 'pgoutput, test_decoding, pglogical_output') : ()))
 } qw(north south);
 
@@ -38,7 +27,7 @@ my @servers = map {
 sub run_sql
 {
 	my ($server, $sql) = @_;
-	return $server->safe_psql('postgres', "SET statement_timeout = '120s'; $sql");
+	return sql($server, "SET statement_timeout = '120s'; $sql");
 }
 
 sub connection
@@ -80,8 +69,8 @@ like($summaries[0], qr/^0\|\d{4,}\|.*\n1\|\d{4,}\|/, 'there are many rows of eac
 foreach my $server (@servers)
 {
 	like(
-		run_sql($server, 'SELECT status FROM pglogical.show_subscription_status()'),
-		qr/^replicating$/, $server->name . ': replication continues');
+		run_sql($server, 'SELECT status FROM pglogical.show_subscription_status()'), qr/^replicating$/,
+		$server->name . ': replication continues');
 	unlike(slurp_file($server->logfile), qr/CONFLICT|cannot apply/, $server->name . ': no conflict');
 }
 

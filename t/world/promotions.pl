@@ -4,27 +4,14 @@
 # standby.  The timeline tells the ids apart.  In a layout without it, the hunt must
 # find duplicates.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
 
 my $origin = new_server(
-	'origin',
-	'wal_level' => 'replica',
-	'max_wal_senders' => 10,
-	'wal_log_hints' => 'on',
-	'wal_retrieve_retry_interval' => '100ms',
-	'shared_buffers' => '32MB',
-	'client_min_messages' => 'error',
-	'snowflake.worker_id' => 3,
-	'snowflake.sequence_start' => 'zero');
+	'origin', 'wal_level' => 'replica', 'max_wal_senders' => 10, 'wal_log_hints' => 'on',
+	'wal_retrieve_retry_interval' => '100ms', 'shared_buffers' => '32MB', 'client_min_messages' => 'error',
+	'snowflake.worker_id' => 3, 'snowflake.sequence_start' => 'zero');
 $origin->backup('empty');
 $origin->stop;
 
@@ -32,7 +19,7 @@ $origin->stop;
 sub wait_until_streaming
 {
 	my ($primary, $standby) = @_;
-	my $lsn = $primary->safe_psql('postgres', 'SELECT pg_current_wal_flush_lsn()');
+	my $lsn = sql($primary, 'SELECT pg_current_wal_flush_lsn()');
 
 	$standby->poll_query_until('postgres', "SELECT pg_last_wal_replay_lsn() >= '$lsn'")
 	  or BAIL_OUT('standby does not follow');
@@ -46,10 +33,9 @@ sub rewind
 	my $conf = $node->data_dir . '/postgresql.conf';
 	my $settings = slurp_file($conf);
 
-	$primary->safe_psql('postgres', 'CHECKPOINT');
+	sql($primary, 'CHECKPOINT');
 	system_or_bail(
-		'pg_rewind', '--no-sync',
-		'--source-server=' . $primary->connstr('postgres'),
+		'pg_rewind', '--no-sync', '--source-server=' . $primary->connstr('postgres'),
 		'--target-pgdata=' . $node->data_dir);
 	# pg_rewind copied the settings of the other server
 	unlink $conf, $node->data_dir . '/postgresql.auto.conf';
@@ -79,11 +65,11 @@ sub hunt
 	foreach my $promotion (1 .. 6)
 	{
 		wait_until_streaming($primary, $standby);
-		$standby->safe_psql('postgres', q{ALTER SYSTEM SET primary_conninfo = ''});
+		sql($standby, q{ALTER SYSTEM SET primary_conninfo = ''});
 		$standby->reload;
 		$standby->poll_query_until('postgres', 'SELECT count(*) = 0 FROM pg_stat_wal_receiver')
 		  or BAIL_OUT('standby was not cut off');
-		my $cut = $primary->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+		my $cut = sql($primary, 'SELECT extract(epoch FROM clock_timestamp())');
 		sleep 4;
 		$primary->stop('immediate');
 		stop_collectors(@collectors[ -4 .. -1 ]);
@@ -99,8 +85,8 @@ sub hunt
 		($primary, $standby) = ($standby, $primary);
 	}
 	stop_collectors(@collectors[ -4 .. -1 ]);
-	is( $primary->safe_psql('postgres', 'SELECT timeline_id FROM pg_control_checkpoint()'),
-		7, "$name: servers were promoted six times") if $primary->safe_psql('postgres', 'CHECKPOINT') eq '';
+	sql_is($primary, 'SELECT timeline_id FROM pg_control_checkpoint()', 7, "$name: servers were promoted six times")
+	  if sql($primary, 'CHECKPOINT') eq '';
 	$primary->stop('immediate');
 	return count_duplicates(@collectors);
 }

@@ -3,16 +3,9 @@
 # of them pass the same seconds.  In a layout without the timeline, the hunt must find
 # duplicates.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
 
 # Return the number of ids, and of duplicates, and the timelines of the recoveries.
 sub hunt
@@ -34,7 +27,7 @@ EOC
 	wait_for_collectors($origin, 4);
 	$origin->backup('base');
 	sleep 1;
-	my $wal = $origin->safe_psql('postgres', 'SELECT pg_walfile_name(pg_switch_wal())');
+	my $wal = sql($origin, 'SELECT pg_walfile_name(pg_switch_wal())');
 	my $end = time;
 	$origin->poll_query_until('postgres', "SELECT last_archived_wal >= '$wal' FROM pg_stat_archiver")
 	  or BAIL_OUT('WAL was not archived');
@@ -53,7 +46,7 @@ EOC
 		$node->poll_query_until('postgres', 'SELECT NOT pg_is_in_recovery()')
 		  or BAIL_OUT('recovery did not end');
 		push @timelines,
-		  $node->safe_psql('postgres', "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)");
+		  sql($node, "SELECT substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)");
 		my @own = start_collectors($node, 4);
 		push @collectors, @own;
 		wait_for_collectors($node, 4);

@@ -5,15 +5,9 @@
 #
 # SNOWFLAKE_SECONDS sets for how long they insert (default 60).
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 my $seconds = $ENV{SNOWFLAKE_SECONDS} // 60;
 
@@ -22,19 +16,15 @@ my @servers = map {
 	new_server(
 		$_,
 		lease_from(
-			$registry,
-			'snowflake.node_name' => $_,
-			'snowflake.registry_lease' => '30s',
-			'wal_level' => 'logical',
-			'max_wal_senders' => 10,
-			'log_min_messages' => 'warning'))
+			$registry, 'snowflake.node_name' => $_, 'snowflake.registry_lease' => '30s', 'wal_level' => 'logical',
+			'max_wal_senders' => 10, 'log_min_messages' => 'warning'))
 } qw(north east south);
 my $mesh = $servers[0]->pg_version >= 16;
 
 foreach my $server (@servers)
 {
 	$server->poll_query_until('postgres', 'SELECT snowflake_nextval() IS NOT NULL');
-	$server->safe_psql('postgres', <<'EOC');
+	sql($server, <<'EOC');
 CREATE TABLE orders (
 	id bigint PRIMARY KEY DEFAULT snowflake_nextval(),
 	made_at timestamptz DEFAULT clock_timestamp());
@@ -50,8 +40,7 @@ foreach my $receiver (@receivers)
 	{
 		my $options = $mesh ? ', origin = none' : '';
 
-		$receiver->safe_psql(
-			'postgres',
+		sql($receiver,
 			sprintf(
 				"CREATE SUBSCRIPTION %s_from_%s CONNECTION '%s' PUBLICATION orders WITH (copy_data = false%s)",
 				$receiver->name, $sender->name, $sender->connstr('postgres') =~ s/'/''/gr, $options));
@@ -68,24 +57,24 @@ foreach my $receiver (@receivers)
 {
 	foreach my $sender (grep { $_ != $receiver } @servers)
 	{
-		my $end = $sender->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
+		my $end = sql($sender, 'SELECT pg_current_wal_insert_lsn()');
 
 		$sender->poll_query_until(
 			'postgres',
 			sprintf(
-				"SELECT confirmed_flush_lsn >= '%s' FROM pg_replication_slots WHERE slot_name = '%s_from_%s'",
-				$end, $receiver->name, $sender->name)) or die 'replication does not catch up';
+				"SELECT confirmed_flush_lsn >= '%s' FROM pg_replication_slots WHERE slot_name = '%s_from_%s'", $end,
+				$receiver->name, $sender->name)) or die 'replication does not catch up';
 	}
 }
 
 my $worker_ids = join ' ',
-  map { $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())') } @servers;
+  map { sql($_, 'SELECT snowflake_worker_id(snowflake_nextval())') } @servers;
 is(join(' ', sort split / /, $worker_ids), '0 1 2', 'the servers have leased different worker ids');
 
 # the rows that each server made, by its worker id
 my $summary = "SELECT snowflake_worker_id(id), count(*), sum(hashint8(id)) FROM orders%s GROUP BY 1 ORDER BY 1";
 my $own = join "\n", sort map {
-	my ($id) = $_->safe_psql('postgres', 'SELECT snowflake_worker_id(snowflake_nextval())');
+	my ($id) = sql($_, 'SELECT snowflake_worker_id(snowflake_nextval())');
 	$_->safe_psql('postgres', sprintf $summary, " WHERE snowflake_worker_id(id) = $id");
 } @servers;
 my ($rows) = $receivers[0]->safe_psql('postgres', 'SELECT count(*) FROM orders');
@@ -97,14 +86,15 @@ foreach my $receiver (@receivers)
 	my $name = $receiver->name;
 
 	is($receiver->safe_psql('postgres', sprintf $summary, ''), $own, "$name: has all rows of all three servers");
-	is( $receiver->safe_psql('postgres', 'SELECT sum(apply_error_count) FROM pg_stat_subscription_stats'),
-		0, "$name: all rows were applied");
-	is( $receiver->safe_psql('postgres', 'SELECT sum(confl_insert_exists) FROM pg_stat_subscription_stats'),
-		0, "$name: no conflicts") if $receiver->pg_version >= 18;
+	sql_is(
+		$receiver, 'SELECT sum(apply_error_count) FROM pg_stat_subscription_stats', 0,
+		"$name: all rows were applied");
+	sql_is($receiver, 'SELECT sum(confl_insert_exists) FROM pg_stat_subscription_stats', 0, "$name: no conflicts")
+	  if $receiver->pg_version >= 18;
 	unlike(slurp_file($receiver->logfile), qr/duplicate key|conflict/, "$name: no conflicts in the log");
 
 	# whichever server made them, and as far as clocks agree
-	is($receiver->safe_psql('postgres', <<'EOC'), 0, "$name: the order of ids is the order of time");
+	sql_is($receiver, <<'EOC', 0, "$name: the order of ids is the order of time");
 SELECT count(*)
 FROM (SELECT made_at, max(made_at) OVER (ORDER BY id ROWS UNBOUNDED PRECEDING) AS latest FROM orders) AS o
 WHERE latest > made_at + interval '2 s'

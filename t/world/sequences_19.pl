@@ -2,16 +2,9 @@
 # and a subscriber sets its own mark to that.  A lower mark makes no id come again, and
 # a higher one counts.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
-use Time::HiRes qw(sleep time);
 
 plan skip_all => 'PostgreSQL 19 replicates sequences'
   if PostgreSQL::Test::Cluster->new('version')->pg_version->major < 19;
@@ -21,7 +14,7 @@ my @settings = (wal_level => 'logical', max_wal_senders => 5, 'snowflake.sequenc
 sub mark_of
 {
 	my ($node) = @_;
-	return $node->safe_psql('postgres', 'SELECT last_value FROM snowflake_internal.mark');
+	return sql($node, 'SELECT last_value FROM snowflake_internal.mark');
 }
 
 # Wait until the subscriber has set its sequences.
@@ -48,15 +41,13 @@ sub hunt
 
 	# the subscriber would correct its mark with the next ids, but makes none yet
 	my $before = mark_of($subscriber);
-	$subscriber->safe_psql(
-		'postgres',
+	sql($subscriber,
 		"CREATE SUBSCRIPTION $name CONNECTION '" . $publisher->connstr('postgres') =~
 		  s/'/''/gr . "' PUBLICATION sequences");
 	wait_for_sequences($subscriber);
 	cmp_ok(mark_of($subscriber), '<', $before, 'replication sets the mark back');
-	$subscriber->safe_psql('postgres', 'CHECKPOINT');
-	$subscriber->stop('immediate');
-	start_with_clock($subscriber, $began - time);
+	sql($subscriber, 'CHECKPOINT');
+	restart_with($subscriber, stop => 'immediate', clock => $began - time);
 	($ids, $end) = live_from($subscriber, $began, $end);
 	push @all, @$ids;
 
@@ -65,10 +56,10 @@ sub hunt
 	push @all, @collectors;
 	foreach (1 .. 3)
 	{
-		$subscriber->safe_psql('postgres', "ALTER SUBSCRIPTION $name REFRESH SEQUENCES");
+		sql($subscriber, "ALTER SUBSCRIPTION $name REFRESH SEQUENCES");
 		wait_for_sequences($subscriber);
 	}
-	$end = $subscriber->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
+	$end = sql($subscriber, 'SELECT extract(epoch FROM clock_timestamp())');
 	$subscriber->stop('immediate');
 	stop_collectors(@collectors);
 	start_with_clock($subscriber, $end - 3 - time);
@@ -78,17 +69,15 @@ sub hunt
 }
 
 my $publisher = new_hunting_server('publisher', @settings);
-$publisher->stop;
-start_with_clock($publisher, -3600);
-$publisher->safe_psql('postgres', 'CREATE PUBLICATION sequences FOR ALL SEQUENCES; SELECT snowflake_nextval()');
-is( $publisher->safe_psql(
-		'postgres', "SELECT string_agg(schemaname || '.' || sequencename, ' ' ORDER BY 1) FROM pg_publication_sequences"
-	),
-	'snowflake_internal.mark',
-	'the mark is published, but not the guard');
+restart_with($publisher, clock => -3600);
+sql($publisher, 'CREATE PUBLICATION sequences FOR ALL SEQUENCES; SELECT snowflake_nextval()');
+sql_is(
+	$publisher, "SELECT string_agg(schemaname || '.' || sequencename, ' ' ORDER BY 1) FROM pg_publication_sequences",
+	'snowflake_internal.mark', 'the mark is published, but not the guard');
 my ($subscriber, $ids, $duplicates) = hunt($publisher);
 is($duplicates, 0, "a lower mark arrives: none of $ids ids is made twice");
 cmp_ok($ids, '>', 100_000, 'many ids were made');
+
 if (with_mutants())
 {
 	my ($server, undef, $found) = hunt($publisher, 'has no guard');
@@ -100,36 +89,30 @@ if (with_mutants())
 # and the sequences are refreshed once more.  New ids are above those of the publisher,
 # although its clock was half a minute ahead and both have the same worker id.
 my $table = 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text)';
-$publisher->stop;
-start_with_clock($publisher, 30);
-$publisher->safe_psql(
-	'postgres',
+restart_with($publisher, clock => 30);
+sql($publisher,
 	"$table; INSERT INTO orders (item) VALUES ('old'); CREATE PUBLICATION everything FOR ALL TABLES, ALL SEQUENCES");
-$subscriber->append_conf('postgresql.conf', "snowflake.max_ahead = '1min'");
-$subscriber->stop;
-start_with_clock($subscriber, 0);
-$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION subscriber');
-$subscriber->safe_psql('postgres', "$table; SELECT snowflake_nextval()");
+restart_with($subscriber, conf => "snowflake.max_ahead = '1min'", clock => 0);
+sql($subscriber, 'DROP SUBSCRIPTION subscriber');
+sql($subscriber, "$table; SELECT snowflake_nextval()");
 my $connection = $publisher->connstr('postgres') =~ s/'/''/gr;
-$subscriber->safe_psql('postgres', "CREATE SUBSCRIPTION everything CONNECTION '$connection' PUBLICATION everything");
+sql($subscriber, "CREATE SUBSCRIPTION everything CONNECTION '$connection' PUBLICATION everything");
 run_clients($publisher, '--client=4 --time=2', 'clients insert', "INSERT INTO orders (item) VALUES ('new');");
-my $last = $publisher->safe_psql('postgres', 'SELECT max(id) FROM orders');
+my $last = sql($publisher, 'SELECT max(id) FROM orders');
 $publisher->wait_for_catchup('everything', 'replay', $publisher->lsn('insert'));
-$subscriber->safe_psql('postgres', 'ALTER SUBSCRIPTION everything REFRESH SEQUENCES');
+sql($subscriber, 'ALTER SUBSCRIPTION everything REFRESH SEQUENCES');
 wait_for_sequences($subscriber);
-is( $subscriber->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
-	$publisher->safe_psql('postgres', 'SELECT count(*), max(id) FROM orders'),
+sql_is(
+	$subscriber, 'SELECT count(*), max(id) FROM orders', sql($publisher, 'SELECT count(*), max(id) FROM orders'),
 	'switchover: all rows have arrived');
 cmp_ok(mark_of($subscriber), '>=', $last, 'and so has the mark');
-$subscriber->safe_psql('postgres', 'DROP SUBSCRIPTION everything');
+sql($subscriber, 'DROP SUBSCRIPTION everything');
 $publisher->stop;
 cmp_ok(
-	$subscriber->safe_psql('postgres', "INSERT INTO orders (item) VALUES ('first') RETURNING id"),
-	'>', $last, 'the first id is above those of the publisher');
-$last = $subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()');
-$subscriber->stop('immediate');
-start_with_clock($subscriber, -5);
-cmp_ok($subscriber->safe_psql('postgres', 'SELECT snowflake_nextval()'), '>', $last, 'even after a crash');
-$subscriber->stop;
+	sql($subscriber, "INSERT INTO orders (item) VALUES ('first') RETURNING id"), '>', $last,
+	'the first id is above those of the publisher');
+$last = sql($subscriber, 'SELECT snowflake_nextval()');
+restart_with($subscriber, stop => 'immediate', clock => -5);
+cmp_ok(sql($subscriber, 'SELECT snowflake_nextval()'), '>', $last, 'even after a crash');
 
 done_testing();

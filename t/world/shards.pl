@@ -1,15 +1,9 @@
 # postgres_fdw: a table in two parts, one of them on another server; where ids are made,
 # and ids that are made on both sides.
 
-use strict;
-use warnings;
 use FindBin;
 use lib "$FindBin::RealBin/..";
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
 use SnowflakeTest;
-use Test::More;
 
 # the worker ids of both servers
 my ($here, $there) = (1, 2);
@@ -19,15 +13,13 @@ my $remote = new_server('there', 'snowflake.worker_id' => $there);
 sub made_by
 {
 	my ($sql) = @_;
-	return $local->safe_psql(
-		'postgres',
-		"WITH new AS ($sql RETURNING id) SELECT DISTINCT snowflake_worker_id(id) FROM new");
+	return sql($local, "WITH new AS ($sql RETURNING id) SELECT DISTINCT snowflake_worker_id(id) FROM new");
 }
 
-$remote->safe_psql('postgres', <<'EOC');
+sql($remote, <<'EOC');
 CREATE TABLE orders_1 (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), customer int, item text);
 EOC
-$local->safe_psql('postgres', sprintf(<<'EOC', $remote->host, $remote->port));
+sql($local, sprintf(<<'EOC', $remote->host, $remote->port));
 CREATE EXTENSION postgres_fdw;
 CREATE SERVER there FOREIGN DATA WRAPPER postgres_fdw
 	OPTIONS (host '%s', port '%s', dbname 'postgres', batch_size '100');
@@ -47,20 +39,21 @@ IMPORT FOREIGN SCHEMA public LIMIT TO (orders_1) FROM SERVER there INTO imported
 EOC
 
 # The guide describes where defaults are evaluated.
-is( made_by('INSERT INTO orders (customer) SELECT generate_series(1, 100)'),
-	$here, 'with the parent table, all ids are made here');
-cmp_ok($remote->safe_psql('postgres', 'SELECT count(*) FROM orders_1'), '>', 10, 'even those of remote rows');
-is( made_by('INSERT INTO orders_1 (customer) VALUES (1)'),
-	$here, 'with the foreign table, its own default is evaluated here');
-is( (sqlstate_of($local, 'INSERT INTO other_defaults (customer) VALUES (1)'))[0], '23502',
+is( made_by('INSERT INTO orders (customer) SELECT generate_series(1, 100)'), $here,
+	'with the parent table, all ids are made here');
+cmp_ok(sql($remote, 'SELECT count(*) FROM orders_1'), '>', 10, 'even those of remote rows');
+is( made_by('INSERT INTO orders_1 (customer) VALUES (1)'), $here,
+	'with the foreign table, its own default is evaluated here');
+sql_fails(
+	$local, 'INSERT INTO other_defaults (customer) VALUES (1)', '23502',
 	'a foreign table without a default sends NULL');
-$local->safe_psql('postgres', 'INSERT INTO without_id (customer) VALUES (4711)');
-is( $remote->safe_psql('postgres', 'SELECT snowflake_worker_id(id) FROM orders_1 WHERE customer = 4711'),
-	$there, 'a foreign table without the column leaves it to the remote default');
-is( made_by('INSERT INTO asks_there (customer) VALUES (1)'),
-	$there, 'so does one with a generated column, which also returns the id');
-is( made_by('INSERT INTO imported.orders_1 (customer) VALUES (1)'),
-	$here, 'an imported default is evaluated here');
+sql($local, 'INSERT INTO without_id (customer) VALUES (4711)');
+sql_is(
+	$remote, 'SELECT snowflake_worker_id(id) FROM orders_1 WHERE customer = 4711', $there,
+	'a foreign table without the column leaves it to the remote default');
+is( made_by('INSERT INTO asks_there (customer) VALUES (1)'), $there,
+	'so does one with a generated column, which also returns the id');
+is(made_by('INSERT INTO imported.orders_1 (customer) VALUES (1)'), $here, 'an imported default is evaluated here');
 
 # both sides at the same time, each in its own way
 my @clients = (
@@ -69,9 +62,8 @@ my @clients = (
 		$remote, '--client=4 --time=10', 'INSERT INTO orders_1 (customer) SELECT 1 FROM generate_series(1, 20);'));
 finish_clients($_, 'clients insert on both sides') foreach @clients;
 
-my ($rows, $duplicates, $workers) = split /\|/, $local->safe_psql(
-	'postgres',
-	'SELECT count(*), count(*) - count(DISTINCT id), count(DISTINCT snowflake_worker_id(id)) FROM orders');
+my ($rows, $duplicates, $workers) = split /\|/,
+  sql($local, 'SELECT count(*), count(*) - count(DISTINCT id), count(DISTINCT snowflake_worker_id(id)) FROM orders');
 note("$rows rows");
 cmp_ok($rows, '>', 20_000, 'there are many rows');
 is($duplicates, 0, 'all ids differ, which no index could ensure');

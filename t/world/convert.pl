@@ -3,16 +3,9 @@
 # of its session; meanwhile clients continue, and the next run continues where the last
 # one stopped.
 
-use strict;
-use warnings;
 use FindBin;
-use lib $FindBin::RealBin;
-
-use IPC::Run;
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
+use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
-use Test::More;
 
 my $node = new_server('convert');
 my $file = 'doc/convert/large_table.sql';
@@ -21,8 +14,7 @@ my $script = slurp_file($file);
 # the tables are those in the script's comment
 my $tables = join "\n", $script =~ /^--\t(.*)/mg;
 like($tables, qr/CREATE TABLE accounts .*CREATE VIEW balances /s, 'the script shows its tables');
-$node->safe_psql(
-	'postgres', qq{
+sql($node, qq{
 $tables
 -- without checking each row
 SET session_replication_role = replica;
@@ -32,7 +24,7 @@ INSERT INTO notes (account_id, note) SELECT nullif(i, 7), 'old' FROM generate_se
 CREATE TABLE opened (account_id bigint);});
 my $query_files = q{SELECT string_agg(pg_relation_filenode(relation)::text, ' ')
 FROM unnest('{accounts,entries,notes}'::regclass[]) AS relation};
-my $files = $node->safe_psql('postgres', $query_files);
+my $files = sql($node, $query_files);
 
 # The work of clients.  They leave alone the rows with id 1, which this test locks.
 my $client = <<'EOC';
@@ -103,7 +95,7 @@ sub convert
 	{
 		($code, $err) = finish_script(start_script(%options));
 		last if $code ne '55P03';
-		last if $options{until} && $node->safe_psql('postgres', "SELECT $options{until}") eq 't';
+		last if $options{until} && sql($node, "SELECT $options{until}") eq 't';
 	}
 	return ($code, $err);
 }
@@ -131,14 +123,14 @@ sub let_go
 sub check_clients
 {
 	my ($name) = @_;
-	my $before = $node->safe_psql('postgres', 'SELECT count(*) FROM opened');
+	my $before = sql($node, 'SELECT count(*) FROM opened');
 
-	ok($node->poll_query_until('postgres', "SELECT count(*) > $before + 50 FROM opened"), "$name: clients continue");
+	sql_becomes_true($node, "SELECT count(*) > $before + 50 FROM opened", "$name: clients continue");
 
 	# foreign keys act in the same way at all times
 	my $orphan = (sqlstate_of($node, 'INSERT INTO entries (account_id, amount) VALUES (1600000000, 1)'))[0];
-	my $left = $node->safe_psql(
-		'postgres', q{
+	my $left = sql(
+		$node, q{
 BEGIN;
 INSERT INTO accounts (owner) VALUES ('short') RETURNING id \gset
 INSERT INTO entries (account_id, amount) VALUES (:id, 1);
@@ -156,17 +148,14 @@ sub kill_in
 	my ($statement, $name) = @_;
 	my $session = start_script();
 
-	ok( $node->poll_query_until(
-			'postgres', qq{SELECT count(*) = 1 FROM pg_stat_activity
-WHERE application_name = 'convert' AND wait_event_type = 'Lock' AND query ~ '^$statement'}),
-		"$name: the script waits");
+	sql_becomes_true(
+		$node, qq{SELECT count(*) = 1 FROM pg_stat_activity
+WHERE application_name = 'convert' AND wait_event_type = 'Lock' AND query ~ '^$statement'}, "$name: the script waits");
 	check_clients($name);
-	$node->safe_psql(
-		'postgres',
-		q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
+	sql($node, q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
 	is((finish_script($session))[0], '57P01', "$name: the script is killed");
-	ok( $node->poll_query_until(
-			'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'convert'}),
+	sql_becomes_true(
+		$node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'convert'},
 		"$name: its session is gone");
 	return;
 }
@@ -180,16 +169,14 @@ my $unfilled = q{SELECT (SELECT count(*) FROM accounts WHERE new_id IS NULL),
 # snowflake_adopt(), which waits for a session that has read the table.
 my $reader = hold('SELECT FROM accounts LIMIT 1');
 my $session = start_script(text => q{CALL snowflake_adopt('accounts', 'id', widen_references => true);});
-ok( $node->poll_query_until(
-		'postgres',
-		q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'convert' AND wait_event_type = 'Lock'}),
+sql_becomes_true(
+	$node,
+	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'convert' AND wait_event_type = 'Lock'},
 	'adoption waits');
 my $clients = start_impatient_clients('100ms', '--client=2 --transactions=1');
 ok(!$clients->{run}->finish, 'clients fail while it waits');
 like(${ $clients->{err} }, qr/lock timeout/, 'because they wait, too');
-$node->safe_psql(
-	'postgres',
-	q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
+sql($node, q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'convert'});
 finish_script($session);
 let_go($reader);
 
@@ -202,43 +189,43 @@ $clients = start_impatient_clients('60s', '--client=4 --rate=200 --time=3600');
 
 my $lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
 is((finish_script(start_script()))[0], '55P03', 'step 1: the script fails to get its locks');
-is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_attribute WHERE attname LIKE 'new_%id' AND attnum > 0}),
-	0, 'step 1: it leaves nothing behind');
+sql_is(
+	$node, q{SELECT count(*) FROM pg_attribute WHERE attname LIKE 'new_%id' AND attnum > 0}, 0,
+	'step 1: it leaves nothing behind');
 check_clients('step 1');
 let_go($lock);
 
 # only the first step, to lock a row before the next one
 my ($first_step) = $script =~ /^(.*?)^--\n-- 2\./ms;
 convert(text => $first_step);
-is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_constraint WHERE NOT convalidated}),
-	3, 'step 1: it completes');
+sql_is($node, q{SELECT count(*) FROM pg_constraint WHERE NOT convalidated}, 3, 'step 1: it completes');
 check_clients('after step 1');
-is( (   sqlstate_of(
-			$node, q{
+sql_succeeds(
+	$node, q{
 BEGIN;
 SET LOCAL session_replication_role = replica;
 INSERT INTO accounts (owner) VALUES ('applied') RETURNING id \gset
 INSERT INTO entries (account_id, amount) VALUES (:id, 1);
 INSERT INTO notes (account_id, note) VALUES (:id, 'applied');
-ROLLBACK;}))[0],
-	'00000',
-	'after step 1: a subscription can apply rows');
+ROLLBACK;}, 'after step 1: a subscription can apply rows');
 
 $lock = hold(q{UPDATE accounts SET owner = 'held' WHERE id = 1});
 kill_in('UPDATE accounts SET new_id = id WHERE id = 1$', 'step 2, the first table');
-is($node->safe_psql('postgres', $unfilled), '1|t|t', 'one row is left, and two tables');
+sql_is($node, $unfilled, '1|t|t', 'one row is left, and two tables');
 let_go($lock);
 
 $lock = hold('UPDATE entries SET amount = amount WHERE id = 1');
 kill_in('UPDATE entries SET new_account_id = account_id WHERE id = 1$', 'step 2, the second table');
-is( $node->safe_psql('postgres', "$unfilled, (SELECT count(*) FROM entries WHERE new_account_id IS NULL)"),
-	'0|f|t|1', 'one row is left, and one table');
+sql_is(
+	$node, "$unfilled, (SELECT count(*) FROM entries WHERE new_account_id IS NULL)", '0|f|t|1',
+	'one row is left, and one table');
 let_go($lock);
 
 $lock = hold('LOCK TABLE accounts IN ROW EXCLUSIVE MODE');
 kill_in('CREATE UNIQUE INDEX CONCURRENTLY', 'step 3');
-is( $node->safe_psql('postgres', q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'accounts_new_id_key'::regclass}),
-	'f', 'it leaves an invalid index');
+sql_is(
+	$node, q{SELECT indisvalid FROM pg_index WHERE indexrelid = 'accounts_new_id_key'::regclass}, 'f',
+	'it leaves an invalid index');
 let_go($lock);
 
 my $foreign_keys =
@@ -246,21 +233,17 @@ my $foreign_keys =
 FROM pg_constraint WHERE confrelid = 'accounts'::regclass};
 $lock = hold('LOCK TABLE notes IN ROW EXCLUSIVE MODE');
 is((finish_script(start_script()))[0], '55P03', 'step 4: the script fails to get its locks');
-is( $node->safe_psql('postgres', $foreign_keys),
-	'entries_account_id_fkey notes_account_id_fkey',
-	'step 4: it leaves nothing behind');
-is( $node->safe_psql(
-		'postgres', q{SELECT bool_and(indisvalid) FROM pg_index WHERE indexrelid IN
-('accounts_new_id_key'::regclass, 'entries_new_account_id_idx'::regclass)}),
-	't',
-	'step 3: the indexes are valid');
+sql_is($node, $foreign_keys, 'entries_account_id_fkey notes_account_id_fkey', 'step 4: it leaves nothing behind');
+sql_is(
+	$node, q{SELECT bool_and(indisvalid) FROM pg_index WHERE indexrelid IN
+('accounts_new_id_key'::regclass, 'entries_new_account_id_idx'::regclass)}, 't', 'step 3: the indexes are valid');
 check_clients('step 4');
 let_go($lock);
 
 # The foreign keys are added under locks, but check the rows afterwards, without them.
 my ($up_to_locks) = $script =~ /^(.*?^-- 4\..*?^COMMIT;\n)/ms;
 my ($code, $messages) = convert(text => "$up_to_locks\\endif\n");
-is( "$code " . $node->safe_psql('postgres', $foreign_keys),
+is( "$code " . sql($node, $foreign_keys),
 	'00000 entries_account_id_fkey entries_new_account_id_fkey (not valid) notes_account_id_fkey notes_new_account_id_fkey (not valid)',
 	'step 4: it adds foreign keys');
 my $checks_rows = qr/validating foreign key constraint "\w+_new_account_id_fkey"/;
@@ -271,29 +254,27 @@ $lock = hold('LOCK TABLE notes IN ACCESS SHARE MODE');
 ($code, $messages) = convert(until => $four);
 is($code, '55P03', 'step 5: the script fails to get its locks');
 like($messages, $checks_rows, 'step 4: rows are checked after that');
-is( $node->safe_psql('postgres', $foreign_keys),
+sql_is(
+	$node, $foreign_keys,
 	'entries_account_id_fkey entries_new_account_id_fkey notes_account_id_fkey notes_new_account_id_fkey',
 	'step 4: it has completed');
 check_clients('step 5');
 let_go($lock);
 
-$node->safe_psql('postgres', 'CREATE VIEW overlooked AS SELECT id FROM accounts');
+sql($node, 'CREATE VIEW overlooked AS SELECT id FROM accounts');
 ($code, $messages) = convert();
 is($code, '2BP01', 'step 5: the script stops because of a view');
 like($messages, qr/view overlooked depends on column id of table accounts/, 'the error names the view');
-is( $node->safe_psql(
-		'postgres', q{SELECT format_type(atttypid, NULL) FROM pg_attribute
-WHERE attrelid = 'accounts'::regclass AND attname = 'id'}),
-	'integer',
-	'nothing has changed');
+sql_is(
+	$node, q{SELECT format_type(atttypid, NULL) FROM pg_attribute
+WHERE attrelid = 'accounts'::regclass AND attname = 'id'}, 'integer', 'nothing has changed');
 check_clients('stopped by a view');
-$node->safe_psql('postgres', 'DROP VIEW overlooked');
+sql($node, 'DROP VIEW overlooked');
 
 ($code, $messages) = convert();
 is($code, '00000', 'the script completes');
 check_clients('completed');
-ok( $node->poll_query_until('postgres', 'SELECT count(*) > 100 FROM accounts WHERE id > 1000000'),
-	'clients make new ids');
+sql_becomes_true($node, 'SELECT count(*) > 100 FROM accounts WHERE id > 1000000', 'clients make new ids');
 unlike($messages, qr/(?:verifying|rewriting) table|building index/, 'the swap reads and writes no table');
 foreach my $column ('accounts.new_id', 'entries.new_account_id')
 {
@@ -301,7 +282,7 @@ foreach my $column ('accounts.new_id', 'entries.new_account_id')
 		$messages, qr/existing constraints on column "\Q$column\E" are sufficient/,
 		"the server knows that $column has no NULL");
 }
-is($node->safe_psql('postgres', $query_files), $files, 'no table was rewritten');
+sql_is($node, $query_files, $files, 'no table was rewritten');
 $prepared->query('EXECUTE statement');
 like(
 	take_errors($prepared), qr/cached plan must not change result type/,
@@ -314,60 +295,52 @@ ok($clients->{run}->pumpable, 'clients run to the end');
 $clients->{run}->signal('TERM');
 $clients->{run}->finish;
 is(join("\n", grep { /error|aborted|warning/i } split /\n/, ${ $clients->{err} }), '', 'no client fails');
-ok( $node->poll_query_until(
-		'postgres', q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench'}),
+sql_becomes_true(
+	$node, q{SELECT count(*) = 0 FROM pg_stat_activity WHERE application_name = 'pgbench'},
 	'clients are gone');
 
 # All transactions of clients are in all tables.
-my $opened = $node->safe_psql('postgres', 'SELECT count(*) FROM opened');
-is( $node->safe_psql(
-		'postgres',
-		'SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM entries), (SELECT sum(amount) FROM entries), (SELECT count(*) FROM notes)'
-	),
+my $opened = sql($node, 'SELECT count(*) FROM opened');
+sql_is(
+	$node,
+	'SELECT (SELECT count(*) FROM accounts), (SELECT count(*) FROM entries), (SELECT sum(amount) FROM entries), (SELECT count(*) FROM notes)',
 	join('|', 40000 + $opened, 160000 + 2 * $opened, 160000 + 3 * $opened, 40000 + 3 * $opened),
 	"no row of $opened transactions is missing");
-is( $node->safe_psql(
-		'postgres', q{
+sql_is(
+	$node, q{
 SELECT (SELECT count(*) FROM opened LEFT JOIN accounts ON id = account_id WHERE id IS NULL),
 	(SELECT count(*) FROM entries LEFT JOIN accounts ON accounts.id = account_id WHERE accounts.id IS NULL),
 	(SELECT count(*) FROM notes LEFT JOIN accounts ON accounts.id = account_id WHERE accounts.id IS NULL AND note <> 'new'),
-	(SELECT sum(account_id) FROM entries WHERE id <= 160000), (SELECT sum(account_id) FROM notes WHERE id <= 40000)}),
-	'0|0|1|' . 4 * 40000 * 40001 / 2 . '|' . (40000 * 40001 / 2 - 7),
-	'rows refer to the same rows as before');
-is( $node->safe_psql(
-		'postgres', q{SELECT count(*) > 100, bool_and(id > 1000000000000) FROM accounts WHERE id > 1000000}),
-	't|t',
+	(SELECT sum(account_id) FROM entries WHERE id <= 160000), (SELECT sum(account_id) FROM notes WHERE id <= 40000)},
+	'0|0|1|' . 4 * 40000 * 40001 / 2 . '|' . (40000 * 40001 / 2 - 7), 'rows refer to the same rows as before');
+sql_is(
+	$node, q{SELECT count(*) > 100, bool_and(id > 1000000000000) FROM accounts WHERE id > 1000000}, 't|t',
 	'new ids are snowflake ids');
-is( $node->safe_psql(
-		'postgres', q{
+sql_is(
+	$node, q{
 SELECT string_agg(format('%s.%s %s%s %s', attrelid::regclass, attname, format_type(atttypid, NULL),
 	CASE WHEN attnotnull THEN ' NOT NULL' END, pg_get_expr(adbin, adrelid)), ', ' ORDER BY attrelid::regclass::text, attname)
 FROM pg_attribute LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
 WHERE attrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass) AND attnum > 0 AND NOT attisdropped
-	AND attname ~ 'id$' AND (attrelid = 'accounts'::regclass OR attname <> 'id')}),
+	AND attname ~ 'id$' AND (attrelid = 'accounts'::regclass OR attname <> 'id')},
 	'accounts.id bigint NOT NULL snowflake_id(), entries.account_id bigint NOT NULL , notes.account_id bigint ',
 	'columns are as before, but wide');
-is( $node->safe_psql(
-		'postgres', q{
+sql_is(
+	$node, q{
 SELECT string_agg(format('%s %s', conname, pg_get_constraintdef(oid)), E'\n' ORDER BY conname)
-FROM pg_constraint WHERE conrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass) AND contype <> 'n'}
-	),
+FROM pg_constraint WHERE conrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass) AND contype <> 'n'},
 	'accounts_pkey PRIMARY KEY (id)
 entries_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id) ON DELETE CASCADE
 entries_pkey PRIMARY KEY (id)
 notes_account_id_fkey FOREIGN KEY (account_id) REFERENCES accounts(id) ON DELETE SET NULL
-notes_pkey PRIMARY KEY (id)',
-	'constraints are as before, and valid');
-is( $node->safe_psql(
-		'postgres', q{
+notes_pkey PRIMARY KEY (id)', 'constraints are as before, and valid');
+sql_is(
+	$node, q{
 SELECT string_agg(indexrelid::regclass::text, ' ' ORDER BY indexrelid::regclass::text)
-FROM pg_index WHERE indisvalid AND indrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass)}),
-	'accounts_pkey entries_account_id_idx entries_pkey notes_pkey',
-	'and so are indexes');
-is( $node->safe_psql('postgres', q{SELECT count(*) FROM pg_proc WHERE proname LIKE 'follow%'}),
-	0, 'the functions of the script are gone');
+FROM pg_index WHERE indisvalid AND indrelid IN ('accounts'::regclass, 'entries'::regclass, 'notes'::regclass)},
+	'accounts_pkey entries_account_id_idx entries_pkey notes_pkey', 'and so are indexes');
+sql_is($node, q{SELECT count(*) FROM pg_proc WHERE proname LIKE 'follow%'}, 0, 'the functions of the script are gone');
 is((finish_script(start_script()))[0], '00000', 'a further run succeeds');
-is($node->safe_psql('postgres', $query_files), $files, 'and changes nothing');
-$node->stop;
+sql_is($node, $query_files, $files, 'and changes nothing');
 
 done_testing();

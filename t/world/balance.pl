@@ -1,15 +1,9 @@
 # Ids are evenly distributed modulo any number, even when few are made: chi-square at
 # the 0.1% level, for ids at fixed and at irregular intervals.
 
-use strict;
-use warnings;
 use FindBin;
-use lib $FindBin::RealBin;
-
-use PostgreSQL::Test::Cluster;
-use PostgreSQL::Test::Utils;
+use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
-use Test::More;
 
 # 0.1% points of the chi-square distribution with n - 1 degrees of freedom
 my %critical = (
@@ -33,7 +27,7 @@ FROM generate_series(0, $_ - 1) AS i LEFT JOIN
 	(SELECT id % $_ AS i, count(*) FROM sample GROUP BY 1) AS c USING (i);
 } foreach sort { $a <=> $b } keys %critical;
 	my %chi_square =
-	  map { split /\|/ } split /\n/, $node->safe_psql('postgres', $query);
+	  map { split /\|/ } split /\n/, sql($node, $query);
 	return grep { $chi_square{$_} > $critical{$_} } keys %critical;
 }
 
@@ -75,13 +69,11 @@ my $node = new_server('spaced', clock => 1);
 foreach my $ms (1, 6, 11)
 {
 	start_with_spacing($node, $ms);
-	is( $node->safe_psql(
-			'postgres', qq{
+	sql_is(
+		$node, qq{
 SELECT mode() WITHIN GROUP (ORDER BY spacing), count(*) FILTER (WHERE spacing = interval '$ms ms') > 0.98 * count(*)
-FROM (SELECT snowflake_timestamp(id) - lag(snowflake_timestamp(id)) OVER (ORDER BY id) AS spacing FROM ($fixed) AS s) AS t}
-		),
-		sprintf('00:00:00.%03d|t', $ms),
-		"ids are made every $ms ms");
+FROM (SELECT snowflake_timestamp(id) - lag(snowflake_timestamp(id)) OVER (ORDER BY id) AS spacing FROM ($fixed) AS s) AS t},
+		sprintf('00:00:00.%03d|t', $ms), "ids are made every $ms ms");
 	is_even($node, "ids every $ms ms are even", $fixed);
 }
 
@@ -93,13 +85,12 @@ $node->stop;
 
 # Eight sessions that make an id about every 4 ms, in real time.
 $node = new_server('irregular');
-$node->safe_psql('postgres', 'CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY)');
+sql($node, 'CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY)');
 foreach my $try (1 .. 3)
 {
-	$node->safe_psql('postgres', 'TRUNCATE ids');
+	sql($node, 'TRUNCATE ids');
 	run_clients(
-		$node,
-		'--client=8 --jobs=2 --protocol=prepared --transactions=' . $sample / 8,
+		$node, '--client=8 --jobs=2 --protocol=prepared --transactions=' . $sample / 8,
 		"irregular ids, try $try",
 		"\\set us random(0, 7000)\n\\sleep :us us\nINSERT INTO ids VALUES (snowflake_nextval())");
 	my @uneven = uneven($node, 'SELECT id FROM ids');
@@ -107,6 +98,5 @@ foreach my $try (1 .. 3)
 	is("@uneven", '', 'ids at irregular times are even');
 	last;
 }
-$node->stop;
 
 done_testing();
