@@ -101,12 +101,12 @@ begin_ids_at(Mark *mark, uint64 tick)
 }
 
 /*
- * Begin with a mark that was just created.  It is put above all ids made since
- * the start of the server, in any database, because the extension may have
- * been dropped in this one before.
+ * begin(), the last call in the extension's script: begin with a mark that was
+ * just created.  It is put above all ids made since the start of the server, in
+ * any database, because the extension may have been dropped in this one before.
  */
-static void
-AdjustBegin(void)
+Datum
+snowflake_begin(PG_FUNCTION_ARGS)
 {
 	Worker		anybody = {.bits = 0};
 	const Layout *layout;
@@ -135,6 +135,7 @@ AdjustBegin(void)
 
 	/* others make ids once they see the extension: a crash must not undo it */
 	ForceSyncCommit();
+	PG_RETURN_VOID();
 }
 
 static void
@@ -154,10 +155,12 @@ refuse_advance(const Layout *layout, int64 id)
 			 errhint("Check that the id is of the layout in force. A superuser can call snowflake_advance() with force => true.")));
 }
 
-/* Make new ids of this database greater than a given id. */
-static void
-AdjustAdvance(int64 id, bool force)
+/* advance(id bigint, force boolean): make new ids of this database greater. */
+Datum
+snowflake_advance(PG_FUNCTION_ARGS)
 {
+	int64		id = PG_GETARG_INT64(0);
+	bool		force = PG_GETARG_BOOL(1);
 	const Layout *layout;
 	const Worker *worker;
 	Mark		mark;
@@ -195,7 +198,7 @@ AdjustAdvance(int64 id, bool force)
 	{
 		leave_mark(&mark);
 		flush_mark(mark.lsn);
-		return;
+		PG_RETURN_VOID();
 	}
 	LimitCheckFound(layout, &mark, now_tick, &found);
 	if (found.is_far && mark.value > mark.guard.bound && !force)
@@ -217,11 +220,12 @@ AdjustAdvance(int64 id, bool force)
 	bound = LimitBoundBelow(layout, worker, tick);
 	mark.guard.bound = Max(bound, mark.guard.bound);
 	begin_ids_at(&mark, tick);
+	PG_RETURN_VOID();
 }
 
 /*
  * Whether a bound shows this worker as its writer, see LimitBoundBelow().  The
- * largest id of the layout shows none, and neither does what AdjustBegin()
+ * largest id of the layout shows none, and neither does what snowflake_begin()
  * writes, which looks like that of the worker with all bits set.
  */
 static bool
@@ -297,10 +301,10 @@ errhint_reset(void)
 }
 
 /*
- * Set the mark back to the clock, after the clock was far ahead, or to the
- * guard if only the mark is far ahead.  From then on only the worker id keeps
- * new ids apart from those made then, and no file shows which worker ids have
- * made ids there: it is the operator who says that this one has not.
+ * reset_mark(worker_id int): set the mark back to the clock, after the clock was
+ * far ahead, or to the guard if only the mark is far ahead.  From then on only
+ * the worker id keeps new ids apart from those made then, and no file shows
+ * which have made ids there: the operator says that this one has not.
  *
  *		The worker that resets is exempt, as long as the layout stays.  Any other
  *		one that is not leased starts above what was made, and all start above
@@ -312,9 +316,10 @@ errhint_reset(void)
  * The lanes of this server must not have reached those ticks either: lanes only
  * move ahead, so going back takes a restart.
  */
-static void
-AdjustReset(int32 worker_id)
+Datum
+snowflake_reset_mark(PG_FUNCTION_ARGS)
 {
+	int32		worker_id = PG_GETARG_INT32(0);
 	const Layout *layout;
 	const Worker *worker;
 	Mark		mark;
@@ -387,29 +392,6 @@ AdjustReset(int32 worker_id)
 					 errhint_reset()));
 			break;
 	}
-}
-
-/* begin(): the last call in the extension's script */
-Datum
-snowflake_begin(PG_FUNCTION_ARGS)
-{
-	AdjustBegin();
-	PG_RETURN_VOID();
-}
-
-/* advance(id bigint, force boolean) */
-Datum
-snowflake_advance(PG_FUNCTION_ARGS)
-{
-	AdjustAdvance(PG_GETARG_INT64(0), PG_GETARG_BOOL(1));
-	PG_RETURN_VOID();
-}
-
-/* reset_mark(worker_id int) */
-Datum
-snowflake_reset_mark(PG_FUNCTION_ARGS)
-{
-	AdjustReset(PG_GETARG_INT32(0));
 	PG_RETURN_VOID();
 }
 

@@ -410,10 +410,7 @@ next_reservation(const Layout *layout)
 	return Max(reservation, least);
 }
 
-/*
- * The system identifier of the server that the mark comes from, if it is another
- * one; else 0.  No id depends on it.
- */
+/* The system identifier of another server that the mark comes from, or 0. */
 static uint64
 other_system(const Guard *guard)
 {
@@ -575,9 +572,8 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 }
 
 /*
- * Look at the mark without waiting; "layout" may be NULL.  False if the mark
- * does not exist, is locked, or is of the wrong kind.  After a move, the server
- * that any mark came from is shown until the next start.
+ * Look at the mark without waiting; "layout" may be NULL.  False if there is none
+ * to read.  A server that a mark came from is shown until the next start.
  */
 bool
 LimitPeek(const Layout *layout, const Worker *worker, MarkSight *sight)
