@@ -438,40 +438,44 @@ sub stop_collectors
 	return \%errors;
 }
 
-# Make ids in one session, and note when by the server's clock.  Set that to an instant
-# before, if one is given: once connected, as a busy machine takes its time for that.
+# Make ids in one session, and note when by the server's clock.  If two instants are given,
+# that clock is set, and ids are made from the first one to the second one: the server has
+# the statements by then, so no gap hides what a mutant does.
 sub make_ids
 {
-	my ($node, $database, $instant) = @_;
+	my ($node, $database, $from, $until) = @_;
 	my $session = $node->background_psql($database);
-	my $clock = "SELECT extract(epoch FROM clock_timestamp());\n";
+	my $clock =
+	  sprintf
+	  "SELECT extract(epoch FROM clock_timestamp()) FROM pg_sleep(%s - extract(epoch FROM clock_timestamp()));\n",
+	  $from // 0;
+	my ($begin, $end, @ids);
 
-	set_clock($node, $instant - time) if defined $instant;
-	my ($begin, @ids) = split /\n/,
-	  $session->query_safe($clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $clock);
-	my $end = pop @ids;
+	set_clock($node, $from - 0.5 - time) if defined $from;
+	do
+	{
+		my ($earlier, @more) = split /\n/,
+		  $session->query_safe($clock . "SELECT snowflake_nextval() FROM generate_series(1, 20);\n" x 500 . $clock);
+		$begin //= $earlier;
+		$end = pop @more;
+		push @ids, @more;
+	} while ($end < ($until // 0));
 	$session->quit;
 	return { begin => $begin, end => $end, ids => \@ids };
 }
 
-# Make ids until the clock has passed the time of an earlier run again.  Returns how many
+# Make ids while the clock passes the time of an earlier run again.  Returns how many
 # were made, how many of these were made before, and how many are not above all of those.
 sub live_again
 {
 	my ($node, $database, $old) = @_;
 	my %seen = map { $_ => 1 } @{ $old->{ids} };
-	my ($number, $duplicates, $lower) = (0, 0, 0);
-	my $new = make_ids($node, $database, $old->{begin} - 0.5);
+	my $new = make_ids($node, $database, $old->{begin} - 0.02, $old->{end});
+	my $duplicates = grep { $seen{$_}++ } @{ $new->{ids} };
+	my $lower = grep { $_ <= $old->{ids}[-1] } @{ $new->{ids} };
 
-	BAIL_OUT('the clock has not passed the time again') if $new->{begin} > $old->{begin};
-	for (;; $new = make_ids($node, $database))
-	{
-		$number     += @{ $new->{ids} };
-		$duplicates += grep { $seen{$_}++ } @{ $new->{ids} };
-		$lower      += grep { $_ <= $old->{ids}[-1] } @{ $new->{ids} };
-		last if $new->{end} > $old->{end};
-	}
-	return ($number, $duplicates, $lower);
+	BAIL_OUT('the clock has not passed the time again') if $new->{begin} > $old->{end};
+	return (scalar @{ $new->{ids} }, $duplicates, $lower);
 }
 
 # Set the clock of a server to an instant, and have collectors make ids until the clock
