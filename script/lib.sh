@@ -126,10 +126,10 @@ need_packages()
 		[ -e "/etc/postgresql/$version" ] || [ -e "/var/lib/postgresql/$version" ] || fresh+=" $version"
 	done
 	log=$(mktemp --tmpdir snowflake-apt.XXXXXX)
-	# RUNLEVEL=1 keeps the package of a server from starting it
+	# one at a time; RUNLEVEL=1 keeps the package of a server from starting it
 	{
-		as_root apt-get update -q &&
-			as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
+		as_root flock /var/lib/apt apt-get update -q &&
+			as_root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 flock /var/lib/apt \
 				apt-get install -q -y --no-install-recommends "${missing[@]}"
 	} </dev/null >"$log" 2>&1 || { tail -n 20 "$log" >&2; die "could not install the packages, see $log"; }
 	rm "$log"
