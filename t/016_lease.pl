@@ -169,7 +169,7 @@ append_to_file("$resolver.c", <<'EOC');
 /* Like a resolver whose name servers are silent, it goes on when a signal arrives. */
 int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)
 {
-	int (*next)() = dlsym(RTLD_NEXT, "getaddrinfo");
+	__typeof__(getaddrinfo) *next = dlsym(RTLD_NEXT, "getaddrinfo");
 	unsigned left = 100;
 	if (node == NULL || strcmp(node, "slow.invalid") != 0)
 		return next(node, service, hints, result);

@@ -22,7 +22,7 @@ snowflake.layout = '$layout'
 snowflake.sequence_start = 'zero'
 EOC
 	start_with_clock($origin, 0);
-	add_extension($origin, 'postgres');
+	sql($origin, 'CREATE EXTENSION snowflake');
 	push @collectors, start_collectors($origin, 4);
 	wait_for_collectors($origin, 4);
 	$origin->backup('base');
