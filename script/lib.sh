@@ -78,7 +78,7 @@ as_root()
 # Print the packages needed to build and test for a version.
 packages_for()
 {
-	echo "postgresql-$1 postgresql-server-dev-$1 make gcc patch libipc-run-perl tini"
+	echo "postgresql-$1 postgresql-server-dev-$1 make gcc libipc-run-perl tini"
 }
 
 # Install the packages needed to build and test for the native version.  A server that
@@ -105,7 +105,7 @@ need_packages()
 	local package log version fresh="" missing=()
 
 	command -v apt-get >/dev/null || {
-		for package in make gcc patch prove tini; do
+		for package in make gcc prove tini; do
 			command -v "$package" >/dev/null || missing+=("$package")
 		done
 		perl -e 'use IPC::Run' 2>/dev/null || missing+=("Perl's IPC::Run")
@@ -383,14 +383,25 @@ copy_sources()
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
 }
 
-# Apply a mutant to the sources in a directory: it removes a safeguard.  Its name is that
-# of the patch in t/mutants, with spaces for hyphens.  --reverse restores the safeguard.
+# Make the sources in a directory those of a mutant in t/mutants.
 apply_mutant()
 {
-	local mutant=$1 dir=$2
-	shift 2
+	local name file script
 
-	patch --directory="$dir" --strip=1 --fuzz=0 --force --silent "$@" <"$root/t/mutants/${mutant// /-}.patch"
+	while IFS=$'\t' read -r name file script; do
+		[ "$name" = "$1" ] || continue
+		mutated=$file
+		sed -E -z --in-place "$script" "$2/$file"
+		! cmp --quiet "$root/$file" "$2/$file" || die "mutant that $name is not changed"
+		return
+	done <"$root/t/mutants"
+	die "no mutant that $1"
+}
+
+# Make them ours again.
+restore_sources()
+{
+	cp "$root/$mutated" "$1/$mutated"
 }
 
 # Install the extension from the sources in one directory below another, and print the

@@ -14,11 +14,7 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/generic_xlog.h"
-#include "access/htup_details.h"
-#include "access/xlog.h"
 #include "catalog/pg_am.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "commands/sequence.h"
@@ -26,11 +22,8 @@
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
-#include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
-#include "compat.h"
 #include "extension.h"
 #include "memory.h"
 #include "world.h"
@@ -270,11 +263,6 @@ SearchSysCache1(int cache, Datum key)
 	return tuple;
 }
 
-void
-ReleaseSysCache(HeapTuple tuple)
-{
-}
-
 /* All rows of pg_extension, those that are dead as well */
 SysScanDesc
 systable_beginscan(Relation scanned, Oid index, bool index_ok, Snapshot snapshot, int num_keys, ScanKey keys)
@@ -305,18 +293,6 @@ systable_getnext(SysScanDesc scan)
 	return tuple;
 }
 
-void
-systable_endscan(SysScanDesc scan)
-{
-}
-
-/* only for rows that several transactions have locked */
-TransactionId
-HeapTupleGetUpdateXid(HeapTupleHeader header)
-{
-	return InvalidTransactionId;
-}
-
 /*
  * Relations
  */
@@ -328,26 +304,10 @@ relation_open(Oid oid, LOCKMODE lockmode)
 	return &relation;
 }
 
-void
-relation_close(Relation closed, LOCKMODE lockmode)
-{
-}
-
 Relation
 table_open(Oid oid, LOCKMODE lockmode)
 {
 	return relation_open(oid, lockmode);
-}
-
-void
-table_close(Relation closed, LOCKMODE lockmode)
-{
-}
-
-BlockNumber
-RelationGetNumberOfBlocksInFork(Relation counted, ForkNumber fork)
-{
-	return 1;
 }
 
 bool
@@ -460,11 +420,6 @@ GenericXLogStart(Relation changed)
 	ProcessStep();
 	images[me->id].registered[0] = images[me->id].registered[1] = false;
 	return (GenericXLogState *) &images[me->id];
-}
-
-void
-GenericXLogAbort(GenericXLogState *state)
-{
 }
 
 Page

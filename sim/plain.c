@@ -13,8 +13,6 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-
 #include "memory.h"
 #include "shared.h"
 #include "sim.h"
@@ -35,45 +33,53 @@ typedef struct Field
 	Guarded		writes;
 } Field;
 
-#define FIELD(type, name, reads, writes) \
-	{offsetof(type, name), sizeof(((type *) NULL)->name), reads, writes}
+#define FIELD(name, reads, writes) \
+	{offsetof(SharedState, name), sizeof(((SharedState *) NULL)->name), reads, writes}
 
 /* All others are guarded by the lock. */
 static const Field fields[] = {
-	FIELD(SharedState, magic, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, struct_version, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, size, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, lock, BY_NOTHING, BY_NOTHING),
+	FIELD(magic, BY_NOTHING, BY_LOCK),
+	FIELD(struct_version, BY_NOTHING, BY_LOCK),
+	FIELD(size, BY_NOTHING, BY_LOCK),
+	FIELD(lock, BY_NOTHING, BY_NOTHING),
 	/* never change once they are fixed */
-	FIELD(SharedState, layout_fixed, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, layout, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, announced, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, clock.noted, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, clock.doubted, BY_NOTHING, BY_LOCK),
-	FIELD(SharedState, limit_moved, BY_NOTHING, BY_NOTHING)
+	FIELD(layout_fixed, BY_NOTHING, BY_LOCK),
+	FIELD(layout, BY_NOTHING, BY_LOCK),
+	FIELD(announced, BY_NOTHING, BY_LOCK),
+	FIELD(clock.noted, BY_NOTHING, BY_LOCK),
+	FIELD(clock.doubted, BY_NOTHING, BY_LOCK),
+	FIELD(limit_moved, BY_NOTHING, BY_NOTHING),
+	/* of each slot; the last one only serves to choose a reservation */
+	FIELD(slots[0].can_recur, BY_PAGES, BY_PAGES),
+	FIELD(slots[0].closed_below, BY_PAGES, BY_PAGES),
+	FIELD(slots[0].written, BY_PAGES, BY_PAGES),
+	FIELD(slots[0].moved_at, BY_NOTHING, BY_NOTHING)
 };
 
-/* The lease worker, which alone changes these, reads them without. */
-static const Field lease_fields[] = {
-	FIELD(SharedState, lease, BY_NOTHING, BY_LOCK)
-};
-
-static const Field slot_fields[] = {
-	FIELD(DatabaseSlot, can_recur, BY_PAGES, BY_PAGES),
-	FIELD(DatabaseSlot, closed_below, BY_PAGES, BY_PAGES),
-	FIELD(DatabaseSlot, written, BY_PAGES, BY_PAGES),
-	/* only serves to choose a reservation */
-	FIELD(DatabaseSlot, moved_at, BY_NOTHING, BY_NOTHING)
-};
+/* The lease worker, which alone changes it, reads it without the lock. */
+static const Field lease = FIELD(lease, BY_NOTHING, BY_LOCK);
 
 
-static Guarded
-guarded_by(const Field *from, int number, Size offset, bool writes)
+static bool
+is_in(const Field *field, Size offset)
 {
-	for (int i = 0; i < number; i++)
+	return offset >= field->offset && offset < field->offset + field->size;
+}
+
+/* What guards a byte of shared memory. */
+static Guarded
+guarded_at(Size offset, bool writes)
+{
+	Size		slots = offsetof(SharedState, slots);
+
+	if (me->is_lease_worker && is_in(&lease, offset))
+		return writes ? lease.writes : lease.reads;
+	if (offset >= slots && offset < offsetof(SharedState, first_xid))
+		offset = slots + (offset - slots) % sizeof(DatabaseSlot);
+	for (int i = 0; i < lengthof(fields); i++)
 	{
-		if (offset >= from[i].offset && offset < from[i].offset + from[i].size)
-			return writes ? from[i].writes : from[i].reads;
+		if (is_in(&fields[i], offset))
+			return writes ? fields[i].writes : fields[i].reads;
 	}
 	return BY_LOCK;
 }
@@ -102,20 +108,6 @@ holds_pages(bool writes)
 			held++;
 	}
 	return held == 2;
-}
-
-/* What guards a byte of shared memory. */
-static Guarded
-guarded_at(Size offset, bool writes)
-{
-	Guarded		guarded = BY_LOCK;
-
-	if (offset >= offsetof(SharedState, slots) && offset < offsetof(SharedState, first_xid))
-		return guarded_by(slot_fields, lengthof(slot_fields),
-						  (offset - offsetof(SharedState, slots)) % sizeof(DatabaseSlot), writes);
-	if (me->is_lease_worker)
-		guarded = guarded_by(lease_fields, lengthof(lease_fields), offset, writes);
-	return guarded != BY_LOCK ? guarded : guarded_by(fields, lengthof(fields), offset, writes);
 }
 
 static void

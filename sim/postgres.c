@@ -3,9 +3,9 @@
  * postgres.c
  *	  What the core calls of PostgreSQL, as far as the simulator needs it.
  *
- * libpgcommon and libpgport give what does not depend on the server.  The
- * rest stands here: errors, interrupts, locks, latches, clocks and settings;
- * disk.c has catalogs, pages and WAL.
+ * libpgcommon and libpgport give what does not depend on the server.  Errors,
+ * interrupts, locks, latches, clocks and settings stand here; disk.c has
+ * catalogs, pages and WAL, and stubs.c what has no effect.
  *
  * snowflake/sim/postgres.c
  *
@@ -13,32 +13,14 @@
  */
 #include "postgres.h"
 
-#include <time.h>
-
-#include "access/xact.h"
-#include "access/xlog.h"
-#include "catalog/pg_control.h"
-#include "commands/extension.h"
-#include "common/controldata_utils.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "postmaster/interrupt.h"
-#include "replication/syncrep.h"
 #include "replication/walsender_private.h"
 #include "storage/condition_variable.h"
-#include "storage/ipc.h"
-#include "storage/latch.h"
 #include "storage/procsignal.h"
-#include "storage/shmem.h"
-#include "utils/guc_tables.h"
-#include "utils/memutils.h"
-#include "utils/timestamp.h"
 
 #include "memory.h"
-#include "settings.h"
 #include "world.h"
 
-/* Of the world, not of a process: they are not in the core's section. */
+/* Of the world, not of a process. */
 int64		reference;
 int64		wall_offset;
 int			clock_drift;
@@ -53,6 +35,24 @@ char	   *GUC_check_errdetail_string;
 int			ParallelWorkerNumber = -1;
 bool		IsUnderPostmaster;
 Oid			MyDatabaseTableSpace = 1663;
+
+/* Of a process: in the section of the core's static variables, see core.ld. */
+#define OF_PROCESS	__attribute__((section("core_statics")))
+
+int			MyProcPid OF_PROCESS;
+char	   *SyncRepStandbyNames OF_PROCESS;
+Oid			MyDatabaseId OF_PROCESS;
+struct Latch *MyLatch OF_PROCESS;
+ErrorContextCallback *error_context_stack OF_PROCESS;
+volatile	sig_atomic_t InterruptPending OF_PROCESS;
+volatile	sig_atomic_t QueryCancelPending OF_PROCESS;
+volatile	sig_atomic_t ProcDiePending OF_PROCESS;
+volatile	sig_atomic_t ConfigReloadPending OF_PROCESS;
+volatile	sig_atomic_t ProcSignalBarrierPending OF_PROCESS;
+volatile uint32 InterruptHoldoffCount OF_PROCESS;
+bool		process_shared_preload_libraries_in_progress OF_PROCESS;
+shmem_request_hook_type shmem_request_hook OF_PROCESS;
+shmem_startup_hook_type shmem_startup_hook OF_PROCESS;
 
 static LWLockPadded main_lwlocks[64];
 static WalSndCtlData wal_senders;
@@ -101,11 +101,6 @@ void *
 repalloc(void *ptr, Size size)
 {
 	return memcpy(palloc(size), ptr, size / 2);
-}
-
-void
-pfree(void *ptr)
-{
 }
 
 char *
@@ -171,18 +166,6 @@ int
 errmsg_internal(const char *format,...)
 {
 	return errmsg("%s", format);
-}
-
-int
-errdetail(const char *format,...)
-{
-	return 0;
-}
-
-int
-errhint(const char *format,...)
-{
-	return 0;
 }
 
 void
@@ -253,17 +236,6 @@ LWLockInitialize(LWLock *lock, int tranche)
 {
 	memset(lock, 0, sizeof(LWLock));
 	lock->tranche = tranche;
-}
-
-int
-LWLockNewTrancheId(void)
-{
-	return LWTRANCHE_FIRST_USER_DEFINED;
-}
-
-void
-LWLockRegisterTranche(int tranche, const char *name)
-{
 }
 
 bool
@@ -370,11 +342,6 @@ ResetLatch(Latch *latch)
 }
 
 void
-ConditionVariableInit(ConditionVariable *variable)
-{
-}
-
-void
 ConditionVariablePrepareToSleep(ConditionVariable *variable)
 {
 	ProcessStep();
@@ -439,35 +406,6 @@ TimestampTz
 time_t_to_timestamptz(pg_time_t time)
 {
 	return time * USECS_PER_SEC;
-}
-
-/* Instants are numbers here: no text of an instant is read or written. */
-int
-timestamp2tm(Timestamp timestamp, int *zone, struct pg_tm *tm, fsec_t *fsec, const char **name, pg_tz * timezone)
-{
-	return -1;
-}
-
-int
-tm2timestamp(struct pg_tm *tm, fsec_t fsec, int *zone, Timestamp * timestamp)
-{
-	return -1;
-}
-
-/* these are declared differently in each version */
-int			parse_no_text(void) __asm__("ParseDateTime");
-int			decode_no_text(void) __asm__("DecodeDateTime");
-
-int
-parse_no_text(void)
-{
-	return -1;
-}
-
-int
-decode_no_text(void)
-{
-	return -1;
 }
 
 /*
@@ -535,17 +473,6 @@ GetNumConfigOptions(void)
 	return num_settings;
 }
 
-const char *
-GetConfigOptionResetString(const char *name)
-{
-	return NULL;
-}
-
-void
-MarkGUCPrefixReserved(const char *prefix)
-{
-}
-
 int
 NewGUCNestLevel(void)
 {
@@ -558,46 +485,10 @@ AtEOXact_GUC(bool is_commit, int level)
 	me->num_guc_levels--;
 }
 
-int
-set_config_option(const char *name, const char *value, GucContext context,
-				  GucSource source, GucAction action, bool change, int elevel, bool is_reload)
-{
-	return 1;
-}
-
 void
 ProcessConfigFile(GucContext context)
 {
 	WorldLoadSettings();
-}
-
-/* for reading a registry's connection string, which never happens here */
-ErrorData *
-CopyErrorData(void)
-{
-	return NULL;
-}
-
-void
-FlushErrorState(void)
-{
-}
-
-void
-pre_format_elog_string(int errnumber, const char *domain)
-{
-}
-
-char *
-format_elog_string(const char *format,...)
-{
-	return NULL;
-}
-
-void *
-load_external_function(const char *file, const char *function, bool signal, void **handle)
-{
-	return NULL;
 }
 
 /*
@@ -613,11 +504,6 @@ ShmemInitStruct(const char *name, Size size, bool *found)
 }
 
 void
-RequestAddinShmemSpace(Size size)
-{
-}
-
-void
 before_shmem_exit(pg_on_exit_callback function, Datum arg)
 {
 	if (me->num_exit_callbacks == MAX_EXIT_CALLBACKS)
@@ -625,48 +511,8 @@ before_shmem_exit(pg_on_exit_callback function, Datum arg)
 	me->exit_callbacks[me->num_exit_callbacks++] = function;
 }
 
-void
-RegisterXactCallback(XactCallback callback, void *arg)
-{
-}
-
-void
-ForceSyncCommit(void)
-{
-}
-
-bool
-IsInParallelMode(void)
-{
-	return false;
-}
-
-bool
-superuser(void)
-{
-	return true;
-}
-
-/* all servers descend from one */
-uint64
-GetSystemIdentifier(void)
-{
-	return 1;
-}
-
 char *
 get_database_name(Oid database)
 {
 	return psprintf("%u", database);
-}
-
-void
-PreventCommandDuringRecovery(const char *command)
-{
-}
-
-Datum
-CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
-{
-	return (Datum) 0;
 }

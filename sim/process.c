@@ -13,7 +13,6 @@
  */
 #include "postgres.h"
 
-#include "memory.h"
 #include "sim.h"
 
 #define STACK_SIZE		65536

@@ -9,11 +9,6 @@
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
-#include "miscadmin.h"
-#include "utils/elog.h"
-#include "utils/timestamp.h"
-
 #include "errors.h"
 #include "memory.h"
 #include "settings.h"
@@ -326,6 +321,8 @@ PromiseIds(int64 first, int64 last)
 		PromiseBroken("id " INT64_FORMAT " is of worker %d, but the setting is %d", last, (int) worker_id, setting_worker_id);
 	if (LayoutGet(world_layout, FIELD_TIMELINE, last) != (GetWALInsertionTimeLine() & LayoutLargest(world_layout, FIELD_TIMELINE)))
 		PromiseBroken("id " INT64_FORMAT " is of another timeline", last);
+	if (tick > (uint64) world_layout->last_tick)
+		PromiseBroken("id " INT64_FORMAT " is beyond the last tick", last);
 	check_lag(last, tick);
 	/* worker ids are elsewhere in ids of another layout */
 	if (!plan.transact && layouts[0].hash != layouts[1].hash && first <= database->largest[1 - layout])

@@ -15,8 +15,6 @@
  */
 #include "postgres.h"
 
-#include "common/pg_prng.h"
-
 #include "sim.h"
 
 RandomMode	random_mode = RANDOM_FROM_SEED;
@@ -37,6 +35,17 @@ RandomSeed(uint64 value)
 	}
 }
 
+/* Make room for a number of decisions, of which new ones are the dullest. */
+void
+StreamGrow(Stream *stream, int number)
+{
+	if (number <= stream->space)
+		return;
+	stream->decisions = realloc(stream->decisions, sizeof(uint64) * number * 2);
+	memset(stream->decisions + stream->space, 0, sizeof(uint64) * (number * 2 - stream->space));
+	stream->space = number * 2;
+}
+
 /* A decision of a stream, below a number. */
 uint64
 RandomOf(int which, uint64 number)
@@ -51,11 +60,7 @@ RandomOf(int which, uint64 number)
 	decision = pg_prng_uint64(&stream->prng) % number;
 	if (random_mode == RANDOM_RECORD)
 	{
-		if (stream->number == stream->space)
-		{
-			stream->space = stream->space * 2 + 1024;
-			stream->decisions = realloc(stream->decisions, sizeof(uint64) * stream->space);
-		}
+		StreamGrow(stream, stream->number + 1);
 		stream->decisions[stream->number++] = decision;
 	}
 	return decision;

@@ -9,8 +9,6 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "postmaster/interrupt.h"
 
 #include "generator.h"

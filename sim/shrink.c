@@ -163,13 +163,7 @@ DecisionsRead(const char *name)
 		if (which < 0 || which >= NUM_STREAMS || index < 0 || index > 100000000)
 			return false;
 		stream = &streams[which];
-		if (index >= stream->space)
-		{
-			stream->decisions = realloc(stream->decisions, sizeof(uint64) * (index + 1) * 2);
-			memset(stream->decisions + stream->space, 0,
-				   sizeof(uint64) * ((index + 1) * 2 - stream->space));
-			stream->space = (index + 1) * 2;
-		}
+		StreamGrow(stream, index + 1);
 		stream->decisions[index] = decision;
 		stream->number = Max(stream->number, index + 1);
 	}

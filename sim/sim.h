@@ -210,6 +210,7 @@ typedef struct Stream
 extern RandomMode random_mode;
 extern Stream streams[NUM_STREAMS];
 extern void RandomSeed(uint64 value);
+extern void StreamGrow(Stream *stream, int number);
 extern uint64 RandomOf(int which, uint64 number);
 extern bool RandomOneInOf(int which, int number);
 extern uint64 RandomBits(void);

@@ -14,8 +14,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
-#include "miscadmin.h"
 
 #include "world.h"
 

@@ -9,21 +9,14 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/transam.h"
-#include "access/xlog.h"
-#include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
-#include "miscadmin.h"
 #include "postmaster/interrupt.h"
-#include "replication/syncrep.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 
 #include "lane.h"
 #include "memory.h"
 #include "settings.h"
-#include "shared.h"
 #include "worker.h"
 #include "world.h"
 

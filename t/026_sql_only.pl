@@ -331,13 +331,11 @@ sql_is(
 foreach my $mutant (with_mutants() ? ('uses any word', 'opens ticks at once with others') : ())
 {
 	my $name = $mutant =~ tr/ /_/r;
-	my $mutated = "$dir/$name.sql";
 	my $found = 0;
 
-	system_or_bail('cp', $script, $mutated);
-	system_log('patch', '--fuzz=0', '--force', $mutated, abs_path('t/mutants/' . ($mutant =~ tr/ /-/r) . '.patch')) == 0
-	  or BAIL_OUT("mutant '$mutant' does not apply");
-	new_hunt($name, "'time:41 worker:5', 1, max_ahead => '1 hour'", $mutated);
+	system_or_bail('sh', '-c', "mkdir -p '$dir/$name' && cp -R sql-only '$dir/$name'");
+	mutate($mutant, "$dir/$name");
+	new_hunt($name, "'time:41 worker:5', 1, max_ahead => '1 hour'", "$dir/$name/sql-only/snowflake_sql--1.0.sql");
 	foreach (1 .. 10)
 	{
 		start_hunt($name)->{run}->finish;

@@ -26,9 +26,10 @@ our @EXPORT = (
 	  start_clients finish_clients run_clients wait_until_alone
 	  begin_query take_errors wait_until
 	  set_and_reload crash wait_for_connections
-	  set_clock server_time start_with_clock start_with_library can_use_mutants use_mutant with_mutants
-	  start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids ids_of count_duplicates make_ids live_again
-	  live_from ids_by ids_until
+	  set_clock start_with_clock start_with_library
+	  can_use_mutants mutate use_mutant with_mutants
+	  start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids ids_of count_duplicates
+	  make_ids live_again live_from ids_by ids_until
 	));
 
 sub import
@@ -38,9 +39,8 @@ sub import
 	return SnowflakeTest->export_to_level(1, @_);
 }
 
-# A test that hunts for a fault proves nothing unless it would find one.  Each safeguard
-# has a mutant, a patch in t/mutants that removes it: on a server built with the patch,
-# the test must find what it hunts for.  Mutants can be left out where the server's
+# A test that hunts for a fault proves nothing unless it would find one.  t/mutants removes
+# safeguards: on a server that is built without one, the test must find what it hunts for.  Mutants can be left out where the server's
 # version makes no difference, and have to be on a server that was copied to be used with
 # the extension, where nothing tells it where to look for the library.
 sub can_use_mutants
@@ -55,6 +55,20 @@ sub with_mutants
 
 my %mutant_settings;
 
+# Make the sources in a directory those of a mutant.
+sub mutate
+{
+	my ($name, $sources) = @_;
+	my ($file, $script) = slurp_file(dirname(__FILE__) . '/mutants') =~ /^\Q$name\E\t(\S+)\t(.*)$/m
+	  or BAIL_OUT("no mutant '$name'");
+
+	my $before = slurp_file("$sources/$file");
+
+	system_or_bail('sed', '-E', '-z', '--in-place', $script, "$sources/$file");
+	BAIL_OUT("mutant '$name' is not changed") if slurp_file("$sources/$file") eq $before;
+	return;
+}
+
 # Make a server use the library of a mutant from its next start on.
 sub use_mutant
 {
@@ -65,13 +79,10 @@ sub use_mutant
 	{
 		my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
 		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
-		my $patch = dirname(__FILE__) . '/mutants/' . ($name =~ tr/ /-/r) . '.patch';
 
-		# with the object files, so that "make" rebuilds only those that the patch
-		# affects
+		# with the object files, so that "make" rebuilds only those that the mutant affects
 		system_or_bail('sh', '-c', "cp -Rp *.[co] *.so *.sql *.control Makefile src registry sql-only $dir");
-		system_log("patch --directory=$dir --strip=1 --fuzz=0 --force <$patch") == 0
-		  or BAIL_OUT("mutant '$name' does not apply");
+		mutate($name, $dir);
 		system_or_bail(
 			'make', '--silent', '-C', $dir, "PG_CONFIG=$ENV{PG_CONFIG}", 'with_llvm=no', 'install',
 			"DESTDIR=$dir/stage");
@@ -660,11 +671,10 @@ sub start_with_library
 
 # Make ids in a given or a new session, and tell their time: "right" if it is that of a
 # clock off by a number of seconds, or up to 5 s ahead of it.  Of several offsets, one
-# suffices.  If the call fails, return the SQLSTATE.
+# suffices.  If there is another time, return that, and the SQLSTATE if the call fails.
 sub ids_by
 {
 	my ($offset, $where, $database) = @_;
-	my ($first, @others) = ref $offset ? @$offset : $offset;
 	my $sql = <<'EOC';
 SELECT 'ids', extract(epoch FROM min(made)), extract(epoch FROM max(made))
 FROM (SELECT snowflake_timestamp(snowflake_nextval()) AS made FROM generate_series(1, 100)) AS ids;
@@ -685,13 +695,11 @@ EOC
 
 	return $1 if $err =~ /ERROR:  (\w{5}):/;
 	my ($min, $max) = $out =~ /^ids\|([\d.]+)\|([\d.]+)$/m or die "no ids: $out $err";
-	foreach ($first, @others)
+	foreach (ref $offset ? @$offset : $offset)
 	{
 		return 'right' if $min >= $before + $_ - 0.05 && $max <= $after + $_ + 5;
 	}
-	return $min < $before + $first - 0.05
-	  ? sprintf('%.3f s behind', $before + $first - $min)
-	  : sprintf('%.3f s ahead', $max - $after - $first);
+	return sprintf '%.3f s ahead', $min - $before;
 }
 
 # Make ids every 0.1 s until their time is that of a clock off by a number of seconds,

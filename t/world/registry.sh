@@ -40,7 +40,7 @@ create_mutant()
 	apply_mutant "$mutant" source
 	cp source/registry/snowflake_registry--1.0.sql "$script"
 	create_registry "$database"
-	apply_mutant "$mutant" source --reverse
+	restore_sources source
 	cp source/registry/snowflake_registry--1.0.sql "$script"
 }
 
