@@ -94,26 +94,6 @@ foreach my $tag (8, -1, 2147483647, -2147483648)
 		$tagged, "SELECT snowflake_nextval($tag)", '22003', "tag $tag is out of range",
 		qr/value $tag is out of range for snowflake field "tag".*takes values from 0 to 7/s);
 }
-
-# The worker id may be changed any number of times.
-my $changing = $tagged->background_psql('postgres', on_error_stop => 0);
-$changing->query("LOAD 'snowflake'");
-my $last_id = 0;
-foreach my $worker_id (reverse 1 .. 40)
-{
-	$changing->query("ALTER SYSTEM SET snowflake.worker_id = $worker_id; SELECT pg_reload_conf()");
-	foreach (1 .. 1000)
-	{
-		last if $changing->query('SHOW snowflake.worker_id') eq $worker_id;
-		sleep 0.01;
-	}
-	my $id = $changing->query('SELECT snowflake_nextval()');
-	fail("$id does not follow $last_id") if $id <= $last_id;
-	$last_id = $id;
-}
-is($changing->{stderr}, '', 'forty worker ids can be used one after the other, with increasing ids');
-is($changing->query('SELECT snowflake_worker_id(snowflake_nextval())'), 1, 'the last of them is used');
-$changing->quit;
 $tagged->stop;
 
 # No session can have a worker id of its own.  Here the library is not preloaded, so

@@ -17,10 +17,6 @@ sql_fails(
 sql_fails(
 	$node, 'SELECT count(*) FROM snowflake_reserve(30000) AS a, snowflake_reserve(30000) AS b', 'SF001',
 	'a call for more ids than max_ahead allows is an error');
-sql_fails(
-	$node,
-	"SET snowflake.max_wait = '1h'; SET statement_timeout = '1s'; SELECT count(*) FROM snowflake_reserve(1000000)",
-	'57014', 'a call that waits for the clock can be canceled');
 $node->stop;
 
 # the layout must have consecutive ids

@@ -10,37 +10,25 @@ my $worker_id = 'SELECT snowflake_worker_id(snowflake_nextval())';
 
 my $lease_worker = "FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker'";
 
-# Check how a server without a lease fails.  The reason may be another one for a moment,
-# such as that an answer of the registry takes long.
-sub fails
+# Make an id, until that has the expected result.
+sub call_ends
 {
-	my ($node, $hint, $name) = @_;
+	my ($node, $expected, $pattern, $name) = @_;
 	my ($code, $message);
 
 	foreach (1 .. 100)
 	{
 		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-		last if $code ne 'SF004' || $message =~ $hint;
+		last if $code eq $expected && $message =~ $pattern;
 		sleep 0.1;
 	}
-	is($code, 'SF004', "$name: no ids");
-	like($message, $hint, "$name: with the reason");
+	is($code, $expected, $name) or diag($message);
+	like($message, $pattern, "$name: messages");
 	return;
 }
 
-sub makes_ids_again
-{
-	my ($node, $name) = @_;
-	my ($code, $message);
-
-	foreach (1 .. 100)
-	{
-		($code, $message) = sqlstate_of($node, 'SELECT snowflake_nextval()');
-		last if $code eq '00000';
-	}
-	is($code, '00000', $name) or diag($message);
-	return;
-}
+sub fails           { my ($node, $hint, $name) = @_; return call_ends($node, 'SF004', $hint, "$name: no ids") }
+sub makes_ids_again { my ($node, $name) = @_;        return call_ends($node, '00000', qr//, $name) }
 
 # A server and its registry, from the first lease to the end
 

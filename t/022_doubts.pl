@@ -5,13 +5,12 @@
 use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
-use Time::Local qw(timegm);
 
 my $hour = 3600;
 my $day = 86400;
 my $year = 365 * $day;
-my $far_ahead = timegm(0, 0, 0, 1, 5, 2090) - time;    # in 2090
-my ($message, $seconds, $found, $others);
+my $far_ahead = 64 * $year;
+my ($seconds, $found, $others);
 
 # Make ids while the clock is off by a number of seconds, and set it right at once.
 sub glitch
@@ -85,54 +84,19 @@ like($log, qr/LOG:  clock was stepped $_ s/, "the log shows a step $_")
   foreach 'forward by 2592000\\.\\d+', 'back by 5184000\\.\\d+';
 $node->stop;
 
-# Smaller steps matter only if ids must not be ahead; they are counted.  The machine's
-# own clock may be stepped, too.
-my $some_ids = 'SELECT snowflake_nextval(), pg_sleep(0.1) FROM generate_series(1, 25)';
-my $count_steps = 'SELECT clock_steps_back FROM snowflake_stat()';
+# Smaller steps matter only if ids must not be ahead; they are counted.
 foreach my $max_ahead (5000, 0)
 {
 	$node = new_server("small_steps_$max_ahead", clock => 1, 'snowflake.max_ahead' => $max_ahead);
-	sql($node, $some_ids);
-	$position = -s $node->logfile;
-	my $steps = sql($node, $count_steps);
-	my $deadline = time + 60;
+	sql($node, 'SELECT snowflake_nextval()');
 	set_clock($node, -0.05);
-	do
-	{
-		sql($node, $some_ids);
-	} while (sql($node, $count_steps) <= $steps && time < $deadline);
-	cmp_ok(sql($node, $count_steps), '>', $steps, "max_ahead = $max_ahead: a step of 50 ms is counted");
-	$found = slurp_file($node->logfile, $position) =~ /stepped back by 0\.0[45]/ ? 'logged' : 'not logged';
+	sql_becomes_true(
+		$node, 'SELECT clock_steps_back > 0 FROM snowflake_nextval(), snowflake_stat()',
+		"max_ahead = $max_ahead: a step of 50 ms is counted");
+	$found = slurp_file($node->logfile) =~ /stepped back by 0\.0[45]/ ? 'logged' : 'not logged';
 	is($found, $max_ahead ? 'not logged' : 'logged', 'and logged if it matters');
 	$node->stop;
 }
-
-# A clock that is decades ahead
-foreach my $preload (0, 1)
-{
-	$node = new_server("jump_$preload", clock => 1, preload => $preload, 'snowflake.max_wait' => 0);
-	restart_with($node, clock => $far_ahead);
-	sql_fails(
-		$node, 'SELECT snowflake_nextval()', 'SF005',
-		"preload = $preload: no ids after a start with a clock of 2090, with both times",
-		qr/\b2090-.*\b20(?!90)\d\d-\d\d-\d\d .*HINT: .*snowflake\.max_jump/s);
-	sql_is($node, 'SELECT clock_refused FROM snowflake_stat()', 1, 'the failure is counted');
-	set_clock($node, $far_ahead + 2);
-	is(ids_by(0, $node), 'SF005', 'no ids a bit later');
-	set_clock($node, 0);
-	is(ids_by(0, $node), 'right', 'ids are made as soon as the clock is right');
-	$node->stop if $preload == 0;
-}
-$session = $node->background_psql('postgres', on_error_stop => 0);
-set_clock($node, $far_ahead);
-($seconds, $found, $others) = ids_until($session, 'SF005', $far_ahead, 0);
-is("$found, $others", 'SF005, ', 'no ids after the clock of a running server is set to 2090');
-is(ids_by(0, $node), 'SF005', 'no ids in other sessions either');
-set_and_reload($node, 'snowflake.max_jump = 2147483647');
-($seconds, $found, $others) = ids_until($session, 'right', $far_ahead, 0);
-is($found, 'right', 'an operator who raises max_jump gets ids of 2090');
-$session->quit;
-$node->stop;
 
 # A machine boots two years behind, and makes ids before its clock is set right.
 $node = new_server('behind', clock => 1, 'snowflake.layout' => 'snowflake epoch:2020-01-01T00:00:00Z');
@@ -142,23 +106,6 @@ set_clock($node, 0);
 $session = $node->background_psql('postgres', on_error_stop => 0);
 ($seconds, $found, $others) = ids_until($session, 'right', 0, -2 * $year);
 is("$found, $others", 'right, ', 'ids follow a clock that is set right');
-$session->quit;
-$node->stop;
-
-# An error names the bound that is in the way.
-$node = new_server('hints', clock => 1, 'snowflake.max_ahead' => 0, 'snowflake.max_wait' => 0);
-$session = $node->background_psql('postgres', on_error_stop => 0);
-foreach my $try (1 .. 20)
-{
-	$session->query('SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)');
-	set_clock($node, -0.3 * $try);
-	take_errors($session);
-	$session->query('SELECT snowflake_nextval()');
-	last if ($message = take_errors($session)) =~ /set back/;
-}
-like(
-	$message, qr/ERROR:.*which was set back.*HINT:  Wait until the clock has caught up/s,
-	'max_ahead = 0: a small step back is the cause');
 $session->quit;
 $node->stop;
 
