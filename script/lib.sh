@@ -209,7 +209,7 @@ make_release()
 	[ -e "$script" ] || script=/usr/share/debootstrap/scripts/sid
 	# an interrupted run may have left it mounted
 	! mountpoint --quiet "$dir/proc" || umount "$dir/proc"
-	rm -rf --one-file-system "$dir" "$dir.ready"
+	rm -rf --one-file-system "$dir.ready" "$dir"
 	mkdir -p "$(dirname "$dir")"
 	[ "$release" != sid ] || packages=("${packages[@]:2}")
 	debootstrap "${options[@]}" --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
