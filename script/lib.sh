@@ -383,6 +383,14 @@ copy_sources()
 	[ "$(id -u)" -ne 0 ] || chown -R postgres "$1"
 }
 
+# Change a file of the sources in a directory by a script for sed.
+mutate()
+{
+	mutated=$2
+	sed -E -z --in-place "$3" "$1/$2"
+	! cmp --quiet "$root/$2" "$1/$2" || die "the mutant does not change $2"
+}
+
 # Make the sources in a directory those of a mutant in t/mutants.
 apply_mutant()
 {
@@ -390,9 +398,7 @@ apply_mutant()
 
 	while IFS=$'\t' read -r name file script; do
 		[ "$name" = "$1" ] || continue
-		mutated=$file
-		sed -E -z --in-place "$script" "$2/$file"
-		! cmp --quiet "$root/$file" "$2/$file" || die "mutant that $name is not changed"
+		mutate "$2" "$file" "$script"
 		return
 	done <"$root/t/mutants"
 	die "no mutant that $1"

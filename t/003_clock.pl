@@ -123,15 +123,28 @@ sql_is(
 SELECT count(*), count(*) FILTER (WHERE snowflake_timestamp(id) > clock)
 FROM (SELECT snowflake_nextval() AS id, clock_timestamp() AS clock FROM generate_series(1, 2000) OFFSET 0) AS m
 }, '2000|0', 'wait: ids are never ahead, even if they are wanted faster than ticks pass');
-$session = $node->background_psql('postgres');
+$session = $node->background_psql('postgres', on_error_stop => 0);
 $id = $session->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -0.3);
 is($session->query_safe("SELECT snowflake_nextval() > $id"), 't', 'wait: a step back of 300 ms is waited out');
+set_clock($node, -1.5);
+$session->query('SELECT snowflake_nextval()');
+like(
+	take_errors($session), qr/which was set back.*HINT:  Wait until the clock has caught up/s,
+	'the error names a step');
 $session->quit;
 set_clock($node, -5);
 $waits = waits();
 sql_fails($node, 'SELECT snowflake_nextval()', 'SF001', 'wait: a longer one is an error');
 is(waits(), $waits, 'wait: without a wait');
+$node->stop;
+
+# Strategy: survive a step back of 2 s without a pause, even in sessions that take many ids.
+$node = new_server('survive', clock => 1, 'snowflake.max_ahead' => '4s', 'snowflake.max_wait' => 0);
+my $many = 'SELECT count(snowflake_nextval()) FROM generate_series(1, 100000)';
+sql($node, $many);
+set_clock($node, -1.9);
+sql_is($node, $many, 100000, 'survive: no pause');
 $node->stop;
 
 # Strategy: borrow.  The time in ids advances by itself.

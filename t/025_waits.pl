@@ -98,6 +98,11 @@ foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
 sql_fails(
 	$node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()", '57014',
 	'a wait that takes too long makes no ids, either');
+my ($doomed, $pid) = open_session($node);
+begin_query($doomed, 'SELECT snowflake_nextval();');
+wait_until($node, $pid, "wait_event = 'SyncRep'", 'another session waits');
+sql_is($node, "SELECT pg_terminate_backend($pid, 60000)", 't', 'and ends when it is terminated');
+eval { $doomed->quit };
 
 # Clients may ask for messages, but get none while others wait for their sessions: one
 # that does not read them would keep the others waiting.

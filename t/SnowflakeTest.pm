@@ -40,9 +40,10 @@ sub import
 }
 
 # A test that hunts for a fault proves nothing unless it would find one.  t/mutants removes
-# safeguards: on a server that is built without one, the test must find what it hunts for.  Mutants can be left out where the server's
-# version makes no difference, and have to be on a server that was copied to be used with
-# the extension, where nothing tells it where to look for the library.
+# safeguards: on a server that is built without one, the test must find what it hunts for.
+# Mutants can be left out where the server's version makes no difference, and have to be on a
+# server that was copied to be used with the extension, where nothing tells it where to look
+# for the library.
 sub can_use_mutants
 {
 	return slurp_file($ENV{TEMP_CONFIG}) =~ /^dynamic_library_path = /m;
@@ -56,18 +57,7 @@ sub with_mutants
 my %mutant_settings;
 
 # Make the sources in a directory those of a mutant.
-sub mutate
-{
-	my ($name, $sources) = @_;
-	my ($file, $script) = slurp_file(dirname(__FILE__) . '/mutants') =~ /^\Q$name\E\t(\S+)\t(.*)$/m
-	  or BAIL_OUT("no mutant '$name'");
-
-	my $before = slurp_file("$sources/$file");
-
-	system_or_bail('sed', '-E', '-z', '--in-place', $script, "$sources/$file");
-	BAIL_OUT("mutant '$name' is not changed") if slurp_file("$sources/$file") eq $before;
-	return;
-}
+sub mutate { return system_or_bail('bash', '-c', '. script/lib.sh && apply_mutant "$0" "$1"', @_) }
 
 # Make a server use the library of a mutant from its next start on.
 sub use_mutant
