@@ -3,8 +3,6 @@
  * snowflake.c
  *	  The module, and the functions that make ids.
  *
- * snowflake/snowflake.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -45,7 +43,6 @@ PG_FUNCTION_INFO_V1(snowflake_in_transaction_block);
 #define MAX_RESERVED	1000000
 
 static ProcessUtility_hook_type next_process_utility = NULL;
-
 
 /*
  * Poolers run DISCARD between clients: forget currval, as core does for

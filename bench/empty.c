@@ -3,8 +3,6 @@
  * empty.c
  *	  The floor of bench/run: a call of a C function that does nothing.
  *
- * snowflake/bench/empty.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -7,8 +7,6 @@
  * server from being stopped, because libpq looks up the hosts in the setting
  * only in a thread.  (It looks up those of a service file in this process.)
  *
- * snowflake/registry/connection.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -42,7 +40,6 @@ extern PGDLLEXPORT char *SnowflakeCheckConnectionString(const char *text);
 static PGconn *connection = NULL;
 static int	next_host = 0;		/* index of the next host to try */
 static bool gave_up_standbys;	/* the registry did not wait for them */
-
 
 /* Why libpq rejects a connection string, or NULL.  Any process may call it. */
 char *

@@ -3,8 +3,6 @@
  * connection.h
  *	  The lease worker's connection to the registry.
  *
- * snowflake/registry/connection.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_CONNECTION_H

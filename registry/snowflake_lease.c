@@ -23,8 +23,6 @@
  * The worker starts when recovery has ended, so that a standby leases nothing
  * before it is promoted.
  *
- * snowflake/registry/snowflake_lease.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -92,7 +90,6 @@ static struct
 
 /* The last failure that was logged; NULL: none since the last success. */
 static char *logged_failure = NULL;
-
 
 /* Log a failure, unless it is the same as the last one. */
 void

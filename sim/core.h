@@ -7,8 +7,6 @@
  * PostgreSQL's headers come first, so that the macros below do not change
  * their inline functions.
  *
- * snowflake/sim/core.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_SIM_CORE_H

@@ -7,8 +7,6 @@
  * database.  A crash leaves the records that were flushed and, maybe, some
  * more; a promotion leaves those that the standby has.
  *
- * snowflake/sim/disk.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -77,7 +75,6 @@ static struct
 	char		row[512] pg_attribute_aligned(MAXIMUM_ALIGNOF);
 	int			next;
 }			found_rows[MAX_PROCESSES];
-
 
 /*
  * WAL

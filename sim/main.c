@@ -3,8 +3,6 @@
  * main.c
  *	  Runs seeds, one after the other.
  *
- * snowflake/sim/main.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -28,7 +26,6 @@ Counts		counts;
 uint64		seed;
 bool		verbose = false;
 bool		at_rest;
-
 
 /* Tell the story of a seed. */
 void

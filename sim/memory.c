@@ -17,8 +17,6 @@
  * This covers all orders but that of a read with a later write of the same
  * process.
  *
- * snowflake/sim/memory.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -52,7 +50,6 @@ static Location locations[LOCATIONS];
 static int	used_locations[LOCATIONS];
 static int	num_used = 0;
 static uint64 now = 0;			/* counts writes */
-
 
 /* Forget old values, as at a start. */
 void

@@ -3,8 +3,6 @@
  * memory.h
  *	  The shared memory of the simulated server.
  *
- * snowflake/sim/memory.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_SIM_MEMORY_H

@@ -7,8 +7,6 @@
  * before each access.  These functions are ours: an access to shared memory
  * is a step, and must be guarded as src/shared.h says.
  *
- * snowflake/sim/plain.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -58,7 +56,6 @@ static const Field fields[] = {
 
 /* The lease worker, which alone changes it, reads it without the lock. */
 static const Field lease = FIELD(lease, BY_NOTHING, BY_LOCK);
-
 
 static bool
 is_in(const Field *field, Size offset)

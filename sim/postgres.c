@@ -7,8 +7,6 @@
  * interrupts, locks, latches, clocks and settings stand here; disk.c has
  * catalogs, pages and WAL, and stubs.c what has no effect.
  *
- * snowflake/sim/postgres.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -57,7 +55,6 @@ shmem_startup_hook_type shmem_startup_hook OF_PROCESS;
 static LWLockPadded main_lwlocks[64];
 static WalSndCtlData wal_senders;
 bool		memory_exists;
-
 
 /* Nothing that the server has in memory outlives it. */
 void

@@ -7,8 +7,6 @@
  * which sim/core.ld has put into one section.  It runs until ProcessStep()
  * decides that another one does; so two seeds that are the same run the same.
  *
- * snowflake/sim/process.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -40,7 +38,6 @@ static jmp_buf world;
 static char world_statics[MAX_STATICS];
 static char pristine[MAX_STATICS];
 static char postmaster[MAX_STATICS];
-
 
 void
 ProcessInit(void)

@@ -3,8 +3,6 @@
  * promise.c
  *	  What must never happen, see doc/guarantees.md.
  *
- * snowflake/sim/promise.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -58,7 +56,6 @@ static int64 lags_at;			/* a call that made one; 0: none since a step */
 static bool was_set_back;
 static char broken[300];
 static const char *kind;		/* of what is broken: its format */
-
 
 void
 PromiseBegin(void)

@@ -9,8 +9,6 @@
  * of the others.  0 is always the dullest decision, so the fewer others a run
  * needs to break a promise, the easier it is to read; see shrink.c.
  *
- * snowflake/sim/random.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -19,7 +17,6 @@
 
 RandomMode	random_mode = RANDOM_FROM_SEED;
 Stream		streams[NUM_STREAMS];
-
 
 void
 RandomSeed(uint64 value)

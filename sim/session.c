@@ -3,8 +3,6 @@
  * session.c
  *	  What the processes do: sessions, and the lease worker.
  *
- * snowflake/sim/session.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -20,7 +18,6 @@ extern Datum snowflake_reset_mark(PG_FUNCTION_ARGS);
 extern Datum snowflake_begin(PG_FUNCTION_ARGS);
 
 #define WORKER_BIT(worker)	(UINT64CONST(1) << (worker))
-
 
 static void
 call(Datum (*function) (PG_FUNCTION_ARGS), Datum arg0, Datum arg1)

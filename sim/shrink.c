@@ -6,8 +6,6 @@
  * The run is replayed again and again, with some decisions left out or made
  * the dullest one.  What breaks the same promise, in no more steps, is kept.
  *
- * snowflake/sim/shrink.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -26,7 +24,6 @@
 static const char *kind;		/* of the promise that is broken */
 static uint64 shortest;			/* in steps */
 static time_t began;
-
 
 static bool
 is_late(void)

@@ -3,8 +3,6 @@
  * sim.h
  *	  What the files of the simulator share.
  *
- * snowflake/sim/sim.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_SIM_H

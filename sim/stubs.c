@@ -3,8 +3,6 @@
  * stubs.c
  *	  What the core calls of PostgreSQL without any effect here.
  *
- * snowflake/sim/stubs.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

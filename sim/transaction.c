@@ -7,8 +7,6 @@
  * from the relations meanwhile.  What is written to files that it has made
  * is gone if it fails, or is rolled back to a savepoint.
  *
- * snowflake/sim/transaction.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -43,7 +41,6 @@ static Transaction transactions[MAX_PROCESSES];
 static int	last_file;
 static int	last_relations;
 static int	last_incarnation;
-
 
 /* No transaction survives its server. */
 void

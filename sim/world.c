@@ -3,8 +3,6 @@
  * world.c
  *	  The server, its operator and its registry, and what befalls them.
  *
- * snowflake/sim/world.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -53,7 +51,6 @@ static int	glitches;			/* that follow it */
 static int64 rested_at;
 static bool has_lost_ids;		/* by the promotion of a standby that lagged */
 static bool has_other_layout;	/* than in the beginning */
-
 
 ControlFileData *
 get_controlfile(const char *directory, bool *crc_ok)

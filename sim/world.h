@@ -3,8 +3,6 @@
  * world.h
  *	  The server, its databases and its disk.
  *
- * snowflake/sim/world.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_SIM_WORLD_H

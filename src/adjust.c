@@ -7,8 +7,6 @@
  * standbys before it raises one, so no id depends on the wait here.  It comes
  * after the mark is closed; if it is canceled, we only warn, as a commit does.
  *
- * snowflake/src/adjust.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -31,7 +29,6 @@ PG_FUNCTION_INFO_V1(snowflake_current_guard);
 PG_FUNCTION_INFO_V1(snowflake_begin);
 PG_FUNCTION_INFO_V1(snowflake_advance);
 PG_FUNCTION_INFO_V1(snowflake_reset_mark);
-
 
 /* Open the mark and lock its pages, waiting until others are done with it. */
 static void

@@ -10,8 +10,6 @@
  * it moves the limit.  It does not begin to wait for a clock that needs longer.
  * The caller keeps "waits", which are 0 at first.
  *
- * snowflake/src/bound.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -23,7 +21,6 @@
 #include "errors.h"
 #include "limit.h"
 #include "settings.h"
-
 
 /* Wait for a lease, or for ours to be extended. */
 void

@@ -3,8 +3,6 @@
  * bound.h
  *	  Moves the bounds of the ticks that a call may use, or waits for them.
  *
- * snowflake/src/bound.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_BOUND_H

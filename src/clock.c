@@ -33,8 +33,6 @@
  * database, so a step forward matters only to a session that finds the clock
  * at or beyond the limit.  See find_range() in generator.c.
  *
- * snowflake/src/clock.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -73,7 +71,6 @@
 #define LONGEST_SLEEP		100000
 /* What others do has no known end. */
 #define SLEEP_FOR_OTHERS	10000
-
 
 /*
  * The reference clock.  CLOCK_BOOTTIME goes on while the machine is suspended;

@@ -3,8 +3,6 @@
  * clock.h
  *	  The clock that ids follow, and waiting for it.
  *
- * snowflake/src/clock.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_CLOCK_H

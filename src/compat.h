@@ -6,8 +6,6 @@
  * Other files are written for the newest version; this header makes them work
  * on older ones.  Include it after the PostgreSQL headers that a file needs.
  *
- * snowflake/src/compat.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_COMPAT_H

@@ -10,8 +10,6 @@
  * use, too, are kept from one call to the next, because a query calls a function
  * once per row.
  *
- * snowflake/src/decode.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -36,7 +34,6 @@ PG_FUNCTION_INFO_V1(snowflake_last_before);
 PG_FUNCTION_INFO_V1(snowflake_inspect);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_capacity);
-
 
 /* What a call site caches. */
 typedef struct CallSite

@@ -3,8 +3,6 @@
  * decode.h
  *	  What SQL functions share: their layout, and the row that they return.
  *
- * snowflake/src/decode.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_DECODE_H

@@ -6,8 +6,6 @@
  * The SQL standard leaves classes that start with a letter from I to Z to
  * implementations.
  *
- * snowflake/src/errors.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_ERRORS_H

@@ -9,8 +9,6 @@
  * is the schema that belongs to the extension.  Its owner is a superuser, and
  * nobody else can create objects in it.
  *
- * snowflake/src/extension.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -31,7 +29,6 @@
 #include "utils/syscache.h"
 
 #include "extension.h"
-
 
 /* The schema snowflake_internal, or InvalidOid. */
 Oid

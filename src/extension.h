@@ -3,8 +3,6 @@
  * extension.h
  *	  The extension in the catalogs.
  *
- * snowflake/src/extension.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_EXTENSION_H

@@ -47,8 +47,6 @@
  * the layout has one.  Ids of two servers differ in the worker id or, with
  * leases, in the tick (worker.c).
  *
- * snowflake/src/generator.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -96,7 +94,6 @@ static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet */
 static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
 static bool filled_lane = false;	/* in the tick of the last id */
-
 
 /* Log what kind of ids this server makes, once after each start. */
 static void

@@ -3,8 +3,6 @@
  * generator.h
  *	  Makes a session's ids.
  *
- * snowflake/src/generator.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_GENERATOR_H

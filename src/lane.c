@@ -33,8 +33,6 @@
  * how many sessions a lane is home to, and is held during a change, which must
  * therefore neither wait nor throw an error.
  *
- * snowflake/src/lane.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -51,7 +49,6 @@ static int	end_lane;
 static bool spills;				/* the lane outranks the sequence */
 static int	sequence_bits;
 static uint64 sequence_mask;
-
 
 /* How many lanes a layout has. */
 int

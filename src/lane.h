@@ -3,8 +3,6 @@
  * lane.h
  *	  Lanes: where ids are taken from.
  *
- * snowflake/src/lane.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_LANE_H

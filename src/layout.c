@@ -10,8 +10,6 @@
  * The meaning of the text must not depend on the session's DateStyle and
  * TimeZone: functions that take a layout are IMMUTABLE.
  *
- * snowflake/src/layout.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -11,8 +11,6 @@
  * It is parsed once, into the struct below, which everything else uses.
  * Nothing here knows of shared memory, locks or settings.
  *
- * snowflake/src/layout.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_LAYOUT_H

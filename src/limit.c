@@ -45,8 +45,6 @@
  * while nobody else can move the mark.  "moved_at" has no lock: it only serves
  * to choose a reservation.
  *
- * snowflake/src/limit.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -72,7 +70,6 @@
 
 /* the slot of our database, from SlotEnter() on */
 DatabaseSlot *my_slot = NULL;
-
 
 static void
 clear(DatabaseSlot *slot)

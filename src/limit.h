@@ -3,8 +3,6 @@
  * limit.h
  *	  Limit and floor of a database's ids, and its slot in shared memory.
  *
- * snowflake/src/limit.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_LIMIT_H

@@ -51,8 +51,6 @@
  * The lock of the mark does not exclude processes of the same parallel group,
  * so LimitMove() must be correct without it.
  *
- * snowflake/src/mark.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -98,7 +96,6 @@
 /* The two relations, as the session has found them. */
 static Oid	sequence_oid = InvalidOid;
 static Oid	view_oid = InvalidOid;
-
 
 /*
  * Whether the running transaction, or a subtransaction of it, made a row, and

@@ -3,8 +3,6 @@
  * mark.h
  *	  The mark and its guard on disk.
  *
- * snowflake/src/mark.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_MARK_H

@@ -27,8 +27,6 @@
  * they are missing, PostgreSQL's HMAC gives the same result, but takes four
  * times as long.
  *
- * snowflake/src/mask.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -8,8 +8,6 @@
  * that the server was started with, as all other processes do, even if the
  * libraries on disk have been replaced.
  *
- * snowflake/src/registry.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

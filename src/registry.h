@@ -7,8 +7,6 @@
  * Loading libpq takes longer than everything else that a session needs for an
  * id, and hardly any session needs it.
  *
- * snowflake/src/registry.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_REGISTRY_H

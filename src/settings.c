@@ -27,8 +27,6 @@
  * value, even one from SET.  GUC_ALLOW_IN_PARALLEL lets us define settings
  * then; nobody can change them in parallel.
  *
- * snowflake/src/settings.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

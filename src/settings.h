@@ -3,8 +3,6 @@
  * settings.h
  *	  The snowflake.* settings.
  *
- * snowflake/src/settings.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_SETTINGS_H

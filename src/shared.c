@@ -14,8 +14,6 @@
  * buffers.  Under it, only SlotEnter() takes another one, to read the next
  * transaction id.
  *
- * snowflake/src/shared.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -57,7 +55,6 @@ static uint32 settings_seen = 0;
 
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
-
 
 /* Must not fail, see above. */
 static void

@@ -3,8 +3,6 @@
  * shared.h
  *	  The shared memory of the extension: what it holds, and what guards it.
  *
- * snowflake/src/shared.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_SHARED_H

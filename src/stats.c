@@ -12,8 +12,6 @@
  * during a reset.  Do not infer an order from them: of two events, the later
  * one may show up first.
  *
- * snowflake/src/stats.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -33,7 +31,6 @@ uint64		stats_pending[NUM_PENDING_STATS];
 static uint64 folded[NUM_PENDING_STATS];
 static StatsShared *shared_stats = NULL;
 static TimestampTz folded_at = 0;	/* 0: never */
-
 
 /* Initialize memory that nobody else has seen yet.  Must not fail. */
 void

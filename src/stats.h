@@ -3,8 +3,6 @@
  * stats.h
  *	  Counts what the server does with ids.
  *
- * snowflake/src/stats.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_STATS_H

@@ -6,8 +6,6 @@
  * Looking does not move the mark, believe the clock, fix the layout, or wait for
  * anything.
  *
- * snowflake/src/status.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -101,7 +99,6 @@ static const struct
 	},
 	[STATE_TOO_FAR_AHEAD] = {"too far ahead", NULL} /* see BoundWayOut() */
 };
-
 
 /* The tick of the mark, which may be that of another layout. */
 static uint64

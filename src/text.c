@@ -9,8 +9,6 @@
  *
  * Input may be shorter, because other programs leave out leading zeros.
  *
- * snowflake/src/text.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"

@@ -17,8 +17,6 @@
  * Worker id, start and end change together, which closes all windows.  A
  * renewal only moves the end, and closes none.
  *
- * snowflake/src/worker.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -29,7 +27,6 @@
 #include "lane.h"
 #include "settings.h"
 #include "worker.h"
-
 
 /* The worker id to use, and the version that goes with it, see lane.c. */
 void

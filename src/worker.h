@@ -3,8 +3,6 @@
  * worker.h
  *	  The worker id and its lease.
  *
- * snowflake/src/worker.h
- *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_WORKER_H

@@ -13,8 +13,6 @@
  * It does not see content locks from PostgreSQL 19 on, where they are no
  * LWLocks any more, nor the lock of the mark in a parallel worker.
  *
- * snowflake/t/reports.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -55,7 +53,6 @@ static const char *const sources[] = {SOURCES};
 static emit_log_hook_type next_emit_log = NULL;
 static post_parse_analyze_hook_type next_analyze = NULL;
 static Oid	guard = InvalidOid;
-
 
 /* Look up the relation whose lock is that of the mark, see src/mark.c. */
 static void

@@ -16,8 +16,6 @@
  * No input leaves anything behind for the next one to see: each has a memory
  * context of its own, and call sites of its own in it.
  *
- * snowflake/t/world/fuzz/fuzz.c
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
