@@ -291,10 +291,8 @@ BEGIN
 			END IF;
 		END LOOP;
 		IF shift > 63 THEN
-			SELECT string_agg(format('%s:%s', names[field], words.bits[field]), ' + ' ORDER BY i) INTO sum
-			FROM unnest(result.fields) WITH ORDINALITY AS f (field, i);
-			words.reason := format('%s is %s bits, and an id has 63. For scale, %s bits of time at this tick last %s years.',
-				sum, shift, words.bits[1], round(2::numeric ^ words.bits[1] * words.tick / 1000000 / 31557600, 1));
+			words.reason := format('The fields have %s bits, and an id has 63. For scale, %s bits of time at this tick last %s years.',
+				shift, words.bits[1], round(2::numeric ^ words.bits[1] * words.tick / 1000000 / 31557600, 1));
 		ELSIF result.fields[1] <> 1 THEN
 			SELECT string_agg(format(', (id >> %s) & %s is its %s', result.shifts[field], (1::bigint << words.bits[field]) - 1, names[field]), '' ORDER BY i)
 			INTO sum FROM unnest(result.fields) WITH ORDINALITY AS f (field, i) WHERE field <> 1;

@@ -148,44 +148,47 @@ read_tick(const char *value, Layout *layout, char **reason)
 }
 
 /*
+ * Skip what a text begins with if it has a shape, in which "d" is any digit and
+ * "+" any sign.
+ */
+static bool
+skip(const char **text, const char *shape)
+{
+	const char *c = *text;
+
+	for (; *shape != '\0'; shape++, c++)
+	{
+		if (*shape == 'd' ? !isdigit((unsigned char) *c) :
+			*shape == '+' ? *c != '+' && *c != '-' :
+			pg_toupper((unsigned char) *c) != *shape)
+			return false;
+	}
+	*text = c;
+	return true;
+}
+
+/*
  * Whether the text begins with YYYY-MM-DDThh:mm[:ss[.ffffff]].  Sets *zone to
  * what follows.
  */
 static bool
 is_instant(const char *text, const char **zone)
 {
-	const char *shape = "dddd-dd-ddTdd:dd";
-
-	for (; *shape != '\0'; shape++, text++)
-	{
-		if (*shape == 'd' ? !isdigit((unsigned char) *text) :
-			pg_toupper((unsigned char) *text) != *shape)
-			return false;
-	}
-	if (text[0] == ':' && isdigit((unsigned char) text[1]) &&
-		isdigit((unsigned char) text[2]))
-	{
-		text += 3;
-		if (*text == '.' && isdigit((unsigned char) text[1]))
-			text += 1 + strspn(text + 1, "0123456789");
-	}
+	if (!skip(&text, "dddd-dd-ddTdd:dd"))
+		return false;
+	if (skip(&text, ":dd") && skip(&text, ".d"))
+		text += strspn(text, "0123456789");
 	*zone = text;
 	return true;
 }
 
+/* Z, +hh, +hhmm or +hh:mm */
 static bool
 is_zone(const char *zone)
 {
-	size_t		length = strlen(zone);
-
-	if (pg_strcasecmp(zone, "Z") == 0)
-		return true;
-	/* +hh, +hhmm or +hh:mm */
-	return (zone[0] == '+' || zone[0] == '-') &&
-		strspn(zone + 1, "0123456789:") == length - 1 &&
-		((length == 3 && zone[2] != ':') ||
-		 (length == 5 && strchr(zone, ':') == NULL) ||
-		 (length == 6 && zone[3] == ':' && strchr(zone + 4, ':') == NULL));
+	if (!skip(&zone, "Z") && skip(&zone, "+dd") && !skip(&zone, ":dd"))
+		(void) skip(&zone, "dd");
+	return *zone == '\0';
 }
 
 /*
@@ -245,33 +248,13 @@ parse_instant(const char *text, TimestampTz *instant, char **reason)
 	else if (!read_instant(text, zone, instant))
 		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
 						   text);
-	/* its zone may shift it to a year that instant_to_iso() cannot write */
+	/* its zone may shift it to a year that LayoutInstantToText() cannot write */
 	else if (!to_fields(*instant, &tm, &fsec))
 		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
 						   text);
 	else
 		return true;
 	return false;
-}
-
-/* An instant in UTC, or NULL if its year does not have four digits. */
-static char *
-instant_to_iso(TimestampTz instant)
-{
-	struct pg_tm tm;
-	fsec_t		fsec;
-	char		fraction[8] = "";
-
-	if (!to_fields(instant, &tm, &fsec))
-		return NULL;
-
-	if (fsec % 1000 != 0)
-		snprintf(fraction, sizeof(fraction), ".%06d", (int) fsec);
-	else if (fsec != 0)
-		snprintf(fraction, sizeof(fraction), ".%03d", (int) fsec / 1000);
-	return psprintf("%04d-%02d-%02dT%02d:%02d:%02d%sZ",
-					tm.tm_year, tm.tm_mon, tm.tm_mday,
-					tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
 }
 
 static bool
@@ -398,15 +381,8 @@ finish_layout(Layout *layout, char **reason)
 
 	if (shift > LAYOUT_MAX_BITS)
 	{
-		StringInfoData sum;
-
-		initStringInfo(&sum);
-		for (int i = 0; i < layout->num_fields; i++)
-			appendStringInfo(&sum, "%s%s:%d", i > 0 ? " + " : "",
-							 layout_field_names[layout->order[i]],
-							 layout->bits[layout->order[i]]);
-		*reason = psprintf("%s is %d bits, and an id has %d. For scale, %d bits of time at this tick last %.1f years.",
-						   sum.data, shift, LAYOUT_MAX_BITS,
+		*reason = psprintf("The fields have %d bits, and an id has %d. For scale, %d bits of time at this tick last %.1f years.",
+						   shift, LAYOUT_MAX_BITS,
 						   layout->bits[FIELD_TIME],
 						   (double) (LayoutLargest(layout, FIELD_TIME) + 1) *
 						   layout->tick / USECS_PER_SEC / SECS_PER_YEAR);
@@ -481,12 +457,22 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 char *
 LayoutInstantToText(TimestampTz instant)
 {
-	char	   *iso = instant_to_iso(instant);
+	struct pg_tm tm;
+	fsec_t		fsec;
+	char		fraction[8] = "";
 
 	/* microseconds since 1970 could overflow */
-	return iso != NULL ? iso :
-		psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
-				 UNIX_EPOCH_TO_POSTGRES / 1000);
+	if (!to_fields(instant, &tm, &fsec))
+		return psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
+						UNIX_EPOCH_TO_POSTGRES / 1000);
+
+	if (fsec % 1000 != 0)
+		snprintf(fraction, sizeof(fraction), ".%06d", (int) fsec);
+	else if (fsec != 0)
+		snprintf(fraction, sizeof(fraction), ".%03d", (int) fsec / 1000);
+	return psprintf("%04d-%02d-%02dT%02d:%02d:%02d%sZ",
+					tm.tm_year, tm.tm_mon, tm.tm_mday,
+					tm.tm_hour, tm.tm_min, tm.tm_sec, fraction);
 }
 
 /* The layout in full, as a text that LayoutParse() reads back. */
@@ -548,27 +534,18 @@ LayoutCheckValue(const Layout *layout, LayoutField field, int64 value)
 					   LayoutLargest(layout, field))));
 }
 
-/* Throw an error unless this can be an id of the layout. */
+/* Throw an error unless this can be an id of the layout or, if NULL, of any. */
 void
 LayoutCheckId(const Layout *layout, int64 id)
 {
-	if (id >= 0 && id <= LayoutLargestId(layout))
+	int64		largest = layout == NULL ? PG_INT64_MAX : LayoutLargestId(layout);
+
+	if (id >= 0 && id <= largest)
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 			 errmsg("bigint " INT64_FORMAT " is not a snowflake id", id),
+			 layout == NULL ? errdetail("Ids are not negative.") :
 			 errdetail("Ids of the layout \"%s\" range from 0 to " INT64_FORMAT ".",
-					   LayoutToText(layout),
-					   LayoutLargestId(layout))));
-}
-
-/* The same for an id of any layout. */
-void
-LayoutCheckAnyId(int64 id)
-{
-	if (id < 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
-				 errmsg("bigint " INT64_FORMAT " is not a snowflake id", id),
-				 errdetail("Ids are not negative.")));
+					   LayoutToText(layout), largest)));
 }

@@ -42,11 +42,7 @@ typedef enum LayoutField
 
 #define LAYOUT_NUM_FIELDS	(FIELD_TAG + 1)
 
-/*
- * A field of no bits is the same as an absent field; its shift is zero.
- * LayoutParse() clears the padding, so copies made by memcpy() can be compared
- * by memcmp().
- */
+/* A field of no bits is the same as an absent field; its shift is zero. */
 typedef struct Layout
 {
 	int32		num_fields;
@@ -70,7 +66,6 @@ extern bool LayoutTimeToTick(const Layout *layout, TimestampTz time,
 extern void LayoutCheckValue(const Layout *layout, LayoutField field,
 							 int64 value);
 extern void LayoutCheckId(const Layout *layout, int64 id);
-extern void LayoutCheckAnyId(int64 id);
 
 /* The largest value of a field, which is also its mask. */
 static inline int64
@@ -101,10 +96,7 @@ LayoutLargestId(const Layout *layout)
 	return (layout->last_tick << shift) | ((INT64CONST(1) << shift) - 1);
 }
 
-/*
- * Microseconds from one instant to a later one.  The difference of two
- * timestamps may not fit an int64.
- */
+/* Microseconds from one instant to a later one, which may not fit an int64. */
 static inline uint64
 LayoutSpan(TimestampTz from, TimestampTz to)
 {

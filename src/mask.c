@@ -19,13 +19,10 @@
  * give the same result, in all versions.
  *
  * HMAC computes two hashes, each of which begins with a block made of the key.
- * A MaskKey keeps the two states of SHA-256 after these blocks, which spares
- * two of four steps if the tweak is short.  It lives from one call to the
- * next, even across transactions and errors, so a state must be a plain
- * struct; a hash context of PostgreSQL holds memory of OpenSSL that belongs to
- * a resource owner.  OpenSSL's oldest functions have such a struct.  Where
- * they are missing, PostgreSQL's HMAC gives the same result, but takes four
- * times as long.
+ * A MaskKey keeps the two states of SHA-256 after these blocks, from one call to
+ * the next.  A state must be a plain struct, as OpenSSL's oldest functions have
+ * it: a hash context of PostgreSQL belongs to a resource owner.  Where they are
+ * missing, PostgreSQL's HMAC gives the same result, but takes much longer.
  *
  *-------------------------------------------------------------------------
  */
@@ -63,10 +60,6 @@ PG_FUNCTION_INFO_V1(snowflake_unmask);
 /* The part of a message before the tweak. */
 #define PREFIX_LENGTH	(1 + sizeof(uint32))
 
-/* SHA-256 ends a message with a bit and its length. */
-#define NUM_BLOCKS(length) \
-	(((length) + 1 + sizeof(uint64) + PG_SHA256_BLOCK_LENGTH - 1) / PG_SHA256_BLOCK_LENGTH)
-
 /* Bytes that somebody else has allocated. */
 typedef struct MaskBytes
 {
@@ -79,12 +72,10 @@ typedef struct MaskKey
 {
 	MaskBytes	key;
 	MaskBytes	tweak;			/* within the message */
-	uint8	   *message;		/* in blocks; the prefix changes */
+	uint8	   *message;		/* the prefix changes */
 #ifdef HASH_FROM_STATES
-	size_t		num_blocks;
 	SHA256_CTX	inner;			/* the states after the blocks of the key */
 	SHA256_CTX	outer;
-	uint8		inner_hash[PG_SHA256_BLOCK_LENGTH]; /* as a block */
 #endif
 } MaskKey;
 
@@ -116,85 +107,46 @@ state_after_key(MaskBytes key, uint8 pad)
 	}
 	for (int i = 0; i < sizeof(block); i++)
 		block[i] ^= pad;
-	SHA256_Transform(&state, block);
+	SHA256_Update(&state, block, sizeof(block));
 	return state;
 }
 
-/* Append the end of a message that follows the block of the key. */
-static void
-end_message(uint8 *message, size_t length)
-{
-	uint64		bits = pg_hton64((PG_SHA256_BLOCK_LENGTH + length) * BITS_PER_BYTE);
-	uint8	   *end = message + NUM_BLOCKS(length) * PG_SHA256_BLOCK_LENGTH;
-
-	message[length] = 0x80;
-	memcpy(end - sizeof(bits), &bits, sizeof(bits));
-}
-
-static void
-prepare_hash(MaskKey *prepared)
-{
-	size_t		length = PREFIX_LENGTH + prepared->tweak.length;
-
-	end_message(prepared->message, length);
-	end_message(prepared->inner_hash, PG_SHA256_DIGEST_LENGTH);
-	prepared->num_blocks = NUM_BLOCKS(length);
-	prepared->inner = state_after_key(prepared->key, 0x36);
-	prepared->outer = state_after_key(prepared->key, 0x5c);
-}
+#endif							/* HASH_FROM_STATES */
 
 /* The first four bytes of the hash of the message, as a number. */
 static uint32
-hash_message(MaskKey *prepared)
+hash_message(const MaskKey *prepared)
 {
-	SHA256_CTX	state = prepared->inner;
-
-	for (size_t i = 0; i < prepared->num_blocks; i++)
-		SHA256_Transform(&state, prepared->message + i * PG_SHA256_BLOCK_LENGTH);
-	for (int i = 0; i < lengthof(state.h); i++)
-	{
-		uint32		word = pg_hton32(state.h[i]);
-
-		memcpy(prepared->inner_hash + i * sizeof(word), &word, sizeof(word));
-	}
-	state = prepared->outer;
-	SHA256_Transform(&state, prepared->inner_hash);
-	return state.h[0];
-}
-
-#else
-
-static void
-prepare_hash(MaskKey *prepared)
-{
-}
-
-static uint32
-hash_message(MaskKey *prepared)
-{
-	pg_hmac_ctx *hmac = pg_hmac_create(PG_SHA256);
+	size_t		length = PREFIX_LENGTH + prepared->tweak.length;
 	uint8		digest[PG_SHA256_DIGEST_LENGTH];
 	uint32		hash;
+#ifdef HASH_FROM_STATES
+	SHA256_CTX	state = prepared->inner;
+
+	SHA256_Update(&state, prepared->message, length);
+	SHA256_Final(digest, &state);
+	state = prepared->outer;
+	SHA256_Update(&state, digest, sizeof(digest));
+	SHA256_Final(digest, &state);
+#else
+	pg_hmac_ctx *hmac = pg_hmac_create(PG_SHA256);
 
 	if (hmac == NULL ||
 		pg_hmac_init(hmac, prepared->key.data, prepared->key.length) < 0 ||
-		pg_hmac_update(hmac, prepared->message,
-					   PREFIX_LENGTH + prepared->tweak.length) < 0 ||
+		pg_hmac_update(hmac, prepared->message, length) < 0 ||
 		pg_hmac_final(hmac, digest, sizeof(digest)) < 0)
 		elog(ERROR, "could not compute HMAC");
 	pg_hmac_free(hmac);
+#endif
 	memcpy(&hash, digest, sizeof(hash));
 	return pg_ntoh32(hash);
 }
-
-#endif							/* HASH_FROM_STATES */
 
 /* Prepare a key and a tweak, in one piece of memory, for pfree(). */
 static MaskKey *
 prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
 {
-	Size		message_size =
-	NUM_BLOCKS(PREFIX_LENGTH + tweak.length) * PG_SHA256_BLOCK_LENGTH;
+	Size		message_size = PREFIX_LENGTH + tweak.length;
 	MaskKey    *prepared = MemoryContextAllocZero(context,
 												  sizeof(MaskKey) + message_size + key.length);
 	uint8	   *key_copy;
@@ -207,7 +159,10 @@ prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
 	memcpy(key_copy, key.data, key.length);
 	prepared->key.data = key_copy;
 	prepared->key.length = key.length;
-	prepare_hash(prepared);
+#ifdef HASH_FROM_STATES
+	prepared->inner = state_after_key(prepared->key, 0x36);
+	prepared->outer = state_after_key(prepared->key, 0x5c);
+#endif
 	return prepared;
 }
 
@@ -285,7 +240,7 @@ permute(FunctionCallInfo fcinfo, bool forward)
 	uint64		right = (uint64) id & HALF_MASK;
 	MaskKey    *prepared;
 
-	LayoutCheckAnyId(id);
+	LayoutCheckId(NULL, id);
 	prepared = get_key(fcinfo);
 	do
 	{

@@ -85,7 +85,7 @@ snowflake_to_text(PG_FUNCTION_ARGS)
 	int			base;
 	char	   *string;
 
-	LayoutCheckAnyId(id);
+	LayoutCheckId(NULL, id);
 	encoding = find_encoding(PG_GETARG_TEXT_PP(1));
 	base = strlen(encoding->digits);
 	string = palloc(encoding->width + 1);

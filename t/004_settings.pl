@@ -15,7 +15,7 @@ my @unusable = (
 	[ 'snowflake.worker_id', '99999999999', qr/The configuration says "99999999999"/ ],
 	[ 'snowflake.datacenter_id', 'x', qr/The configuration says "x"/ ],
 	[ 'snowflake.layout', 'twiter', qr/"twiter" is neither a field/ ],
-	[ 'snowflake.layout', 'time:37 worker:20 sequence:16', qr/is 73 bits, and an id has 63/ ],
+	[ 'snowflake.layout', 'time:37 worker:20 sequence:16', qr/have 73 bits, and an id has 63/ ],
 	[ 'snowflake.sequence_start', 'maybe', qr/The configuration says "maybe"/ ],
 	[ 'snowflake.max_ahead', 'far', qr/The configuration says "far"/ ]);
 
