@@ -44,10 +44,7 @@ PG_FUNCTION_INFO_V1(snowflake_in_transaction_block);
 
 static ProcessUtility_hook_type next_process_utility = NULL;
 
-/*
- * Poolers run DISCARD between clients: forget currval, as core does for
- * sequences.
- */
+/* Poolers run DISCARD between clients: forget currval, as core does. */
 static void
 process_utility(PlannedStmt *pstmt, const char *query_string,
 				bool read_only_tree, ProcessUtilityContext context,
@@ -94,10 +91,9 @@ may_execute(Oid function)
  * rows in batches.
  *
  * COPY inserts rows one by one if the default of a column is volatile, because
- * such a default might read the table.  It exempts nextval(), both as a
- * function and as a node of its own, NextValueExpr.  Our functions do not read
- * the table either.  COPY plans a default as an expression without a query
- * around it; there we replace the call by
+ * that might read the table.  Our functions do not.  It exempts nextval(), both
+ * as a function and as a node of its own, NextValueExpr.  COPY plans a default
+ * as an expression without a query around it; there we replace the call by
  *
  *		COALESCE(nextval_batch(<argument>), <NextValueExpr>)
  *
@@ -235,11 +231,7 @@ snowflake_currval(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/*
- * in_transaction_block(): whether the procedure that calls this cannot commit,
- * because it runs in a transaction block, in a function, or in a block that
- * catches errors.
- */
+/* in_transaction_block(): whether the procedure that calls this cannot commit */
 Datum
 snowflake_in_transaction_block(PG_FUNCTION_ARGS)
 {

@@ -26,8 +26,7 @@
 
 /*
  * How long to wait for a connection or an answer, in ms, but not longer than
- * between renewals.  acquire() in the registry gives up sooner if it has to
- * wait.
+ * between renewals.  acquire() in the registry gives up sooner.
  */
 #define ANSWER_TIMEOUT		5000
 /* The same once the server is being stopped. */
@@ -46,15 +45,12 @@ char *
 SnowflakeCheckConnectionString(const char *text)
 {
 	char	   *message = NULL;
-	char	   *reason;
+	char	   *reason = NULL;
 	PQconninfoOption *options = PQconninfoParse(text, &message);
 
-	if (options != NULL)
-	{
-		PQconninfoFree(options);
-		return NULL;
-	}
-	reason = message != NULL ? pchomp(message) : pstrdup("Out of memory.");
+	if (options == NULL)
+		reason = message != NULL ? pchomp(message) : pstrdup("Out of memory.");
+	PQconninfoFree(options);
 	PQfreemem(message);
 	return reason;
 }
@@ -98,23 +94,13 @@ receive_notice(void *arg, const PGresult *result)
 		gave_up_standbys = true;
 }
 
-static uint32
-wait_event(void)
-{
-	static uint32 event = 0;
-
-	if (event == 0)
-		event = compat_wait_event("SnowflakeRegistry");
-	return event;
-}
-
 /* Sleep for "delay" ms, or until a signal arrives. */
 void
 ConnectionSleep(long delay)
 {
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 delay, wait_event());
+					 delay, compat_wait_event("SnowflakeRegistry"));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 }
@@ -150,7 +136,7 @@ wait_for_socket(int event, instr_time start)
 
 	occurred = WaitLatchOrSocket(MyLatch,
 								 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event,
-								 PQsocket(connection), left, wait_event());
+								 PQsocket(connection), left, compat_wait_event("SnowflakeRegistry"));
 	if (occurred & WL_LATCH_SET)
 	{
 		ResetLatch(MyLatch);
@@ -180,6 +166,7 @@ list_element(const char *list, int number, int *length)
 typedef struct Attempt
 {
 	struct Attempt *next;
+	MemoryContext context;		/* of all of it */
 	int			host;			/* index in the setting */
 	char	   *keywords[6];
 	char	   *values[6];
@@ -195,22 +182,8 @@ static Attempt *hanging = NULL;
 static void
 add_keyword(Attempt *attempt, const char *keyword, const char *value)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	attempt->keywords[attempt->number] = pstrdup(keyword);
-	attempt->values[attempt->number++] = pstrdup(value);
-	MemoryContextSwitchTo(old);
-}
-
-static void
-free_attempt(Attempt *attempt)
-{
-	for (int i = 0; i < attempt->number; i++)
-	{
-		pfree(attempt->keywords[i]);
-		pfree(attempt->values[i]);
-	}
-	pfree(attempt);
+	attempt->keywords[attempt->number] = MemoryContextStrdup(attempt->context, keyword);
+	attempt->values[attempt->number++] = MemoryContextStrdup(attempt->context, value);
 }
 
 /* End an attempt whose thread has ended.  Returns its connection. */
@@ -221,7 +194,7 @@ end_attempt(Attempt *attempt)
 
 	pthread_join(attempt->thread, NULL);
 	made = attempt->connection;
-	free_attempt(attempt);
+	MemoryContextDelete(attempt->context);
 	return made;
 }
 
@@ -300,9 +273,12 @@ start_connection(instr_time start)
 	int			num_hosts = 1;
 	int			host = next_host;
 	PQconninfoOption *options;
+	MemoryContext context;
 	Attempt    *attempt;
 
-	attempt = MemoryContextAllocZero(TopMemoryContext, sizeof(Attempt));
+	context = AllocSetContextCreate(TopMemoryContext, "snowflake connection", ALLOCSET_SMALL_SIZES);
+	attempt = MemoryContextAllocZero(context, sizeof(Attempt));
+	attempt->context = context;
 	attempt->host = host;
 	add_keyword(attempt, "fallback_application_name", "snowflake");
 	/* libpq expands a connection string in the place of a database's name */
@@ -326,7 +302,7 @@ start_connection(instr_time start)
 	/* at most one thread for each host */
 	if (host_hangs(host))
 	{
-		free_attempt(attempt);
+		MemoryContextDelete(attempt->context);
 		return NULL;
 	}
 	return make_attempt(attempt, start);

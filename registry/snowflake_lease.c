@@ -43,16 +43,12 @@
 
 #include "compat.h"
 #include "connection.h"
-#include "errors.h"
 #include "layout.h"
 #include "registry.h"
 
 PG_MODULE_MAGIC;
 
-/*
- * How long to wait after a failure, in ms: twice as long each time, but no
- * longer than from one renewal to the next.
- */
+/* How long to wait after a failure, in ms: twice as long each time. */
 #define FIRST_BACKOFF		100
 #define LAST_BACKOFF		5000
 /* How often to look at a clock in doubt, in ms. */
@@ -88,8 +84,8 @@ static struct
 	TimestampTz ends;
 }			lease = {.worker_id = -1};
 
-/* The last failure that was logged; NULL: none since the last success. */
-static char *logged_failure = NULL;
+/* The last failure that was logged; empty: none since the last success. */
+static char logged_failure[1024] = "";
 
 /* Log a failure, unless it is the same as the last one. */
 void
@@ -99,12 +95,9 @@ LeaseNoteFailure(LeaseState state, const char *message, const char *detail)
 	if (ShutdownRequestPending)
 		return;
 	snowflake->set_lease_state(state);
-	if (message == NULL ||
-		(logged_failure != NULL && strcmp(logged_failure, message) == 0))
+	if (message == NULL || strncmp(logged_failure, message, sizeof(logged_failure) - 1) == 0)
 		return;
-	if (logged_failure != NULL)
-		pfree(logged_failure);
-	logged_failure = MemoryContextStrdup(TopMemoryContext, message);
+	strlcpy(logged_failure, message, sizeof(logged_failure));
 
 	ereport(WARNING,
 			(errcode(ERRCODE_SNOWFLAKE_NO_LEASE),
@@ -157,11 +150,9 @@ static void
 pass_lease_on(void)
 {
 	snowflake->set_lease(lease.worker_id, lease.starts, lease.ends);
-	if (logged_failure == NULL)
-		return;
-	pfree(logged_failure);
-	logged_failure = NULL;
-	ereport(LOG, (errmsg("registry of snowflake worker ids answers again")));
+	if (logged_failure[0] != '\0')
+		ereport(LOG, (errmsg("registry of snowflake worker ids answers again")));
+	logged_failure[0] = '\0';
 }
 
 /*

@@ -17,10 +17,7 @@
 
 #define LEASE_LIBRARY "snowflake_lease"
 
-/*
- * What the lease worker calls, and the addresses of the settings that it
- * reads, because a reload may change these.
- */
+/* What the lease worker calls, and the addresses of the settings that it reads. */
 typedef struct SnowflakeInterface
 {
 	void		(*set_lease) (int64 worker_id, TimestampTz starts, TimestampTz ends);
@@ -35,13 +32,10 @@ typedef struct SnowflakeInterface
 	const int  *registry_lease;
 } SnowflakeInterface;
 
-/* SnowflakeLeaseWorker() in the other library does not return. */
+/* In the other library: SnowflakeLeaseWorker(), which does not return. */
 typedef void (*LeaseWorkerFunction) (const SnowflakeInterface *interface);
 
-/*
- * SnowflakeCheckConnectionString() in the other library returns why libpq
- * rejects a connection string, or NULL.
- */
+/* SnowflakeCheckConnectionString(): why libpq rejects a text, or NULL. */
 typedef char *(*CheckConnectionStringFunction) (const char *text);
 
 extern void RegistryInit(void);
