@@ -2504,7 +2504,7 @@ DECLARE
 BEGIN
 	IF (SELECT source FROM pg_settings WHERE name = 'snowflake.worker_id') <> 'default'
 		OR current_setting('snowflake.registry', true) <> '' THEN
-		RETURN NULL;
+		RETURN '';
 	END IF;
 	IF EXISTS (SELECT FROM pg_subscription) THEN
 		reason := 'this server has subscriptions';
@@ -2531,17 +2531,25 @@ BEGIN
 		LIMIT 1;
 	END IF;
 	IF reason IS NULL THEN
-		RETURN NULL;
+		RETURN '';
 	END IF;
 	RETURN format('No worker id is set, and %s. Give each server that makes ids a worker id of its own, for example on this server: ALTER SYSTEM SET snowflake.worker_id = 1; SELECT pg_reload_conf();', reason);
 EXCEPTION WHEN OTHERS THEN
 	-- the status must be shown without a hint, too
-	RETURN NULL;
+	RETURN '';
 END
 $$;
 
 COMMENT ON FUNCTION snowflake_internal.worker_id_hint() IS
-'what to do if no worker id is set although there seem to be other servers; else NULL';
+'what to do if no worker id is set although there seem to be other servers; else an empty text';
+
+CREATE FUNCTION snowflake_internal.version()
+RETURNS text
+LANGUAGE SQL STABLE
+RETURN coalesce((SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'snowflake'), '');
+
+COMMENT ON FUNCTION snowflake_internal.version() IS
+'the version of the extension, which can differ from that of the library; an empty text if a snapshot is older';
 
 CREATE FUNCTION snowflake_status(
 	OUT state text,
@@ -2629,7 +2637,7 @@ DO $$
 DECLARE
 	hint CONSTANT pg_catalog.text := snowflake_internal.worker_id_hint();
 BEGIN
-	IF hint IS NOT NULL THEN
+	IF hint <> '' THEN
 		-- CREATE EXTENSION hides messages below WARNING from the client
 		PERFORM pg_catalog.set_config('client_min_messages', 'notice', true);
 		RAISE NOTICE 'parameter "snowflake.worker_id" has its default value, 0' USING HINT = hint;

@@ -44,14 +44,12 @@ static const Field fields[] = {
 	FIELD(layout_fixed, BY_NOTHING, BY_LOCK),
 	FIELD(layout, BY_NOTHING, BY_LOCK),
 	FIELD(announced, BY_NOTHING, BY_LOCK),
-	FIELD(clock.noted, BY_NOTHING, BY_LOCK),
 	FIELD(clock.doubted, BY_NOTHING, BY_LOCK),
 	FIELD(limit_moved, BY_NOTHING, BY_NOTHING),
-	/* of each slot; the last one only serves to choose a reservation */
+	/* of each slot */
 	FIELD(slots[0].can_recur, BY_PAGES, BY_PAGES),
 	FIELD(slots[0].closed_below, BY_PAGES, BY_PAGES),
-	FIELD(slots[0].written, BY_PAGES, BY_PAGES),
-	FIELD(slots[0].moved_at, BY_NOTHING, BY_NOTHING)
+	FIELD(slots[0].written, BY_PAGES, BY_PAGES)
 };
 
 /* The lease worker, which alone changes it, reads it without the lock. */
@@ -71,7 +69,7 @@ guarded_at(Size offset, bool writes)
 
 	if (me->is_lease_worker && is_in(&lease, offset))
 		return writes ? lease.writes : lease.reads;
-	if (offset >= slots && offset < offsetof(SharedState, first_xid))
+	if (offset >= slots && offset < offsetof(SharedState, version))
 		offset = slots + (offset - slots) % sizeof(DatabaseSlot);
 	for (int i = 0; i < lengthof(fields); i++)
 	{

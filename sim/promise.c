@@ -7,7 +7,6 @@
  */
 #include "postgres.h"
 
-#include "errors.h"
 #include "memory.h"
 #include "settings.h"
 #include "shared.h"

@@ -247,7 +247,7 @@ typedef enum ResetResult
 
 /*
  * Decide on a reset and, if it can be done, put it into the guard.  New ids will
- * begin at *tick.  *far_bound is the bound of the ids that were made far ahead.
+ * begin at *tick; those made far ahead are at most *far_bound.
  */
 static ResetResult
 decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
@@ -259,10 +259,8 @@ decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
 	bool		bound_is_far = LimitFirstTickAbove(layout, bound) >= far_tick;
 	uint64		written_tick = LimitFirstTickAbove(layout, my_slot->written);
 	uint64		older_tick = LimitFirstTickAbove(layout, guard->older);
-	uint64		near_ticks[] = {
-		LimitFirstTickAbove(layout, mark->value),
-		LimitFirstTickAbove(layout, guard->bound)
-	};
+	uint64		mark_tick = LimitFirstTickAbove(layout, mark->value);
+	uint64		guard_tick = LimitFirstTickAbove(layout, guard->bound);
 
 	*far_bound = bound_is_far ? bound : guard->others;
 	if (!bound_is_far &&
@@ -278,11 +276,10 @@ decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
 
 	/* if one of the two is near, ids begin above it */
 	*tick = Max(Max(now_tick, written_tick), older_tick);
-	for (int i = 0; i < lengthof(near_ticks); i++)
-	{
-		if (near_ticks[i] < far_tick)
-			*tick = Max(*tick, near_ticks[i]);
-	}
+	if (mark_tick < far_tick)
+		*tick = Max(*tick, mark_tick);
+	if (guard_tick < far_tick)
+		*tick = Max(*tick, guard_tick);
 	guard->others = Max(guard->others, bound);
 	guard->exempt = worker->leased ? -1 : worker->pair;
 	guard->layout = layout->hash;
@@ -307,11 +304,9 @@ errhint_reset(void)
  *		one that is not leased starts above what was made, and all start above
  *		the ids of other layouts.
  *
- * So another worker id that comes back, by a reload, in a long statement or on
- * a promoted standby, does not use those ticks again.  A lease starts above
- * what was made under it, and needs no exemption.  The guard records all this.
- * The lanes of this server must not have reached those ticks either: lanes only
- * move ahead, so going back takes a restart.
+ * The guard records this, for workers that come back later.  A lease starts
+ * above what was made under it.  The lanes of this server must not have reached
+ * those ticks: lanes only move ahead, so going back takes a restart.
  */
 Datum
 snowflake_reset_mark(PG_FUNCTION_ARGS)
@@ -397,14 +392,11 @@ Datum
 snowflake_current_guard(PG_FUNCTION_ARGS)
 {
 	Guard		guard = MarkCurrentGuard();
+	const int64 *columns = (const int64 *) &guard;
 	bool		nulls[6] = {false};
 	Datum		values[6];
 
-	values[0] = Int64GetDatum(guard.bound);
-	values[1] = Int64GetDatum(guard.exempt);
-	values[2] = Int64GetDatum(guard.others);
-	values[3] = Int64GetDatum(guard.layout);
-	values[4] = Int64GetDatum(guard.older);
-	values[5] = Int64GetDatum(guard.system);
+	for (int i = 0; i < lengthof(values); i++)
+		values[i] = Int64GetDatum(columns[i]);
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }

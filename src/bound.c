@@ -18,7 +18,6 @@
 
 #include "bound.h"
 #include "clock.h"
-#include "errors.h"
 #include "limit.h"
 #include "settings.h"
 
@@ -62,29 +61,6 @@ throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick,
 					 other_layout ? HINT_OTHER_LAYOUT : "Choose a layout whose ids are greater.")));
 }
 
-/* A time in the unit that suits it. */
-static char *
-time_in_words(int64 us)
-{
-	static const struct
-	{
-		int64		us;
-		const char *name;
-	}			units[] = {
-		{36525 * (USECS_PER_DAY / 100), "years"},
-		{USECS_PER_DAY, "days"},
-		{USECS_PER_HOUR, "hours"},
-		{USECS_PER_MINUTE, "minutes"}
-	};
-
-	for (int i = 0; i < lengthof(units); i++)
-	{
-		if (us >= 2 * units[i].us)
-			return psprintf("%.1f %s", us / (double) units[i].us, units[i].name);
-	}
-	return psprintf("%.3f ms", us / 1e3);
-}
-
 /*
  * What to do if ids are ahead of the clock by so many us more than they may be.
  * If that takes long, we first say how to get back to the clock.
@@ -105,94 +81,95 @@ BoundWayOut(const Layout *layout, int64 missing, bool other_layout)
 	return psprintf("%s Or " HINT_RAISE_MAX_AHEAD, way_out);
 }
 
-/*
- * Wait for the clock to come near enough to a tick, which can be "ahead" of it
- * by so many ticks.  Throws an error if that takes longer than the call may wait.
- * "found" is NULL unless it is the first tick above a mark that was found on
- * disk.
- */
+/* Throw the error of the bound that excludes a tick until an awaited time. */
 static void
-wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
-			   uint64 ahead, const FoundMark *found, CallWaits *waits)
+throw_too_far_ahead(const Layout *layout, const TickRange *range, uint64 tick,
+					uint64 allowed_tick, const FoundMark *found,
+					const ClockSight *sight, TimestampTz awaited)
 {
-	uint64		reservation = LimitReservation(layout);
-	ClockSight	sight = ClockLook();
 	const Worker *worker = range->worker;
-	uint64		now_tick;
-	uint64		allowed_tick;	/* the last one that the clock allows */
-	int64		missing;		/* us until it allows ours */
-	bool		is_set_back;	/* it would allow ours otherwise */
-	int64		at_least;
-	const char *what_is_set;
+	int64		missing = awaited - sight->time;
+	char	   *wait = psprintf("The time that ids follow is %s, and has to reach %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
+	/* timestamptz_to_str() has one buffer for all of its results */
+								pstrdup(timestamptz_to_str(sight->time)),
+								pstrdup(timestamptz_to_str(awaited)),
+								setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
 
-	/*
-	 * After a start the mark is up to a reservation ahead of the last id.
-	 * Wait that long even beyond max_wait, so that a restart alone causes no
-	 * error, unless the session is greedy and max_ahead small.  Add 2: the
-	 * limit is the tick after the reservation, and if the mark is in that
-	 * tick, ids begin in the one after it.
-	 */
-	int64		after_start = found != NULL ? (reservation + 2) * layout->tick : 0;
-
-	ClockCheck(&sight);
-	now_tick = ClockTick(layout, sight.time);
-
-	/* the clock may have come near enough since the caller looked */
-	allowed_tick = now_tick + ahead;
-	if (tick <= allowed_tick)
-		return;
-	missing = LayoutTickToTime(layout, tick - ahead) - sight.time;
-	is_set_back = sight.set_back > 0 && missing <= sight.set_back + layout->tick;
-
-	/* a clock that is right may only be in doubt */
-	if (sight.doubt > 0 && missing <= sight.doubt + after_start && ClockKeepWatching(waits))
-		return;
-
-	/* a doubt may end at any time */
-	at_least = missing <= after_start ? after_start : 0;
-	if (ClockKeepWaiting(sight.doubt > 0 ? 0 : missing, WAIT_CLOCK, at_least, waits))
-		return;
-
-	/* name the bound that is in the way */
-	what_is_set = psprintf("The clock has to advance by another %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
-						   time_in_words(missing), setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
-	if (found == NULL && worker->lease_start > allowed_tick)
+	if (found != NULL)
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+				 errmsg("snowflake mark is too far ahead of the clock"),
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids up to " INT64_FORMAT ". %s",
+						   LimitBoundBelow(layout, worker, tick),
+						   LimitBoundBelow(layout, worker, allowed_tick + 1), wait),
+				 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
+						 BoundWayOut(layout, missing, found->other_layout))));
+	if (worker->lease_start > allowed_tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
-				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. The clock has to advance by another %s before the first id.",
+				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. %s",
 						   worker->id,
-						   timestamptz_to_str(LayoutTickInstant(layout, worker->lease_start)),
-						   time_in_words(missing)),
+						   timestamptz_to_str(LayoutTickInstant(layout, worker->lease_start)), wait),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
-	if (found == NULL && range->worker_start > allowed_tick)
+	if (range->worker_start > allowed_tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids of worker id " INT64_FORMAT " are too far ahead of the clock",
 						worker->id),
 				 errdetail("The mark was reset for another worker id or layout, so that ids of this one begin above " INT64_FORMAT ". %s",
-						   LimitBoundBelow(layout, worker, range->worker_start), what_is_set),
+						   LimitBoundBelow(layout, worker, range->worker_start), wait),
 				 errhint("Return to the worker id, and the layout, for which the mark was reset. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\".")));
-	if (found != NULL || is_set_back)
+	/* would the clock allow the tick if it had not been set back? */
+	if (sight->set_back > 0 && missing <= sight->set_back + layout->tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 found != NULL ?
-				 errmsg("snowflake mark is too far ahead of the clock") :
 				 errmsg("snowflake ids are too far ahead of the clock, which was set back"),
-				 found != NULL ?
-				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids up to " INT64_FORMAT ". %s",
-						   LimitBoundBelow(layout, worker, tick),
-						   LimitBoundBelow(layout, worker, allowed_tick + 1), what_is_set) :
-				 errdetail("%s", what_is_set),
-				 errhint("%s%s", BoundWayOut(layout, missing, found != NULL && found->other_layout),
-						 found != NULL ? " If the sequence \"snowflake_internal.mark\" was set by hand, correct it." : "")));
+				 errdetail("%s", wait),
+				 errhint("%s", BoundWayOut(layout, missing, false))));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
-			 range->greedy ?
-			 errdetail("Sessions that take many ids get half of \"snowflake.max_ahead\". %s", what_is_set) :
-			 errdetail("%s", what_is_set),
+			 errdetail("%s%s", range->greedy ? "Sessions that take many ids get half of \"snowflake.max_ahead\". " : "", wait),
 			 errhint("If ids are needed faster than the layout provides them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
+}
+
+/*
+ * Wait for the clock to come near enough to a tick, which can be "ahead" of it
+ * by so many ticks.  Throws an error if that takes longer than the call may wait.
+ * "found" is NULL unless it is the first tick above a mark that was found on
+ * disk.
+ *
+ * After a start the mark is up to a reservation ahead of the last id.  Wait that
+ * long even beyond max_wait, so that a restart alone causes no error, unless the
+ * session is greedy and max_ahead small.  Add 2: the limit is the tick after the
+ * reservation, and if the mark is in that tick, ids begin in the one after it.
+ */
+static void
+wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
+			   uint64 ahead, const FoundMark *found, CallWaits *waits)
+{
+	ClockSight	sight = ClockLook();
+	int64		after_start = found != NULL ? (LimitReservation(layout) + 2) * layout->tick : 0;
+	uint64		allowed_tick;	/* the last one that the clock allows */
+	TimestampTz awaited;		/* when it allows ours */
+	int64		missing;
+
+	ClockCheck(&sight);
+
+	/* the clock may have come near enough since the caller looked */
+	allowed_tick = ClockTick(layout, sight.time) + ahead;
+	if (tick <= allowed_tick)
+		return;
+	awaited = LayoutTickToTime(layout, tick - ahead);
+	missing = awaited - sight.time;
+
+	/* a clock that is right may only be in doubt, which may end at any time */
+	if (sight.doubt > 0 && missing <= sight.doubt + after_start && ClockKeepWatching(waits))
+		return;
+	if (!ClockKeepWaiting(sight.doubt > 0 ? 0 : missing, WAIT_CLOCK,
+						  missing <= after_start ? after_start : 0, waits))
+		throw_too_far_ahead(layout, range, tick, allowed_tick, found, &sight, awaited);
 }
 
 /* Deal with the bound that excludes a tick: move it, wait, or throw. */
@@ -201,6 +178,7 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 			  CallWaits *waits)
 {
 	FoundMark	found;
+	LimitResult result;
 
 	if (tick > (uint64) layout->last_tick)
 	{
@@ -221,18 +199,11 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 		BoundWaitForLease(range->worker, waits);
 		return;
 	}
-	switch (LimitMove(layout, range->worker, tick, true, &found))
-	{
-		case LIMIT_LOOK_AGAIN:
-		case LIMIT_BUSY:
-			break;
-		case LIMIT_LOCKED:
-			BoundWaitForMark(waits);
-			break;
-		case LIMIT_IS_FAR:
-			if (found.tick > (uint64) layout->last_tick)
-				throw_mark_exhausted(layout, range->worker, found.tick, found.other_layout);
-			wait_for_clock(layout, range, found.tick, found.ahead, &found, waits);
-			break;
-	}
+	result = LimitMove(layout, range->worker, tick, true, &found);
+	if (result == LIMIT_LOCKED)
+		BoundWaitForMark(waits);
+	else if (result == LIMIT_IS_FAR && found.tick > (uint64) layout->last_tick)
+		throw_mark_exhausted(layout, range->worker, found.tick, found.other_layout);
+	else if (result == LIMIT_IS_FAR)
+		wait_for_clock(layout, range, found.tick, found.ahead, &found, waits);
 }

@@ -16,18 +16,16 @@
  *
  * Only time in which somebody looks at least once a second is watched, so that
  * two glitches do not pass for a step.  A call that finds an old doubt looks
- * until the doubt ends, so that rare calls get to the new time, too.
+ * until it ends, so that rare calls get to the new time, too.
  *
  *		An offset is refused if it exceeds by more than snowflake.max_jump both
  *		the one that is believed and that of the last checkpoint before the
  *		start.
  *
  * So a machine that boots years behind can be set right.  Before the first
- * look, no offset is believed, but that of the start counts as the highest
- * one: a glitch at the first look is in doubt like any other.  The postmaster
- * keeps the offset of its start, and that of the last checkpoint before it,
- * across crashes.  If the library is not preloaded, the first look takes the
- * place of the start.
+ * look, the offset of the start counts as the highest one, but is not believed.
+ * The postmaster keeps it, and that of the last checkpoint before it, across
+ * crashes.  If the library is not preloaded, the first look is the start.
  *
  * Sessions need not look all the time: ids cannot pass the limit of their
  * database, so a step forward matters only to a session that finds the clock
@@ -47,7 +45,6 @@
 
 #include "clock.h"
 #include "compat.h"
-#include "errors.h"
 #include "settings.h"
 #include "stats.h"
 
@@ -125,7 +122,7 @@ read_checkpoint(void)
 	return time_t_to_timestamptz(checkpoint);
 }
 
-/* Note the offset of now, if it has not been noted, and that of a checkpoint. */
+/* Note the offset of now, unless one has been noted, and that of a checkpoint. */
 static void
 note_offset(ClockState *clock, TimestampTz checkpoint)
 {
@@ -142,9 +139,9 @@ note_offset(ClockState *clock, TimestampTz checkpoint)
 }
 
 /*
- * Note the offset of the start, and the checkpoint before it, as recovery will
- * write one of its own.  The postmaster calls this whenever it creates shared
- * memory.  If the clock has been set back by then, the start was wrong.
+ * Note the offset of the start, and the checkpoint before that of recovery.  The
+ * postmaster calls this whenever it creates shared memory.  If the clock has been
+ * set back by then, the start was wrong.
  */
 void
 ClockNoteStart(ClockState *clock)
@@ -160,17 +157,6 @@ ClockNoteStart(ClockState *clock)
 	offset = wall - reference;
 	start.offset = start.highest = Min(start.offset, offset);
 	*clock = start;
-}
-
-/* The same at the first look, if the library is not preloaded. */
-static void
-note_first_look(void)
-{
-	TimestampTz checkpoint = read_checkpoint();
-
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	note_offset(&shared->clock, checkpoint);
-	LWLockRelease(&shared->lock);
 }
 
 /* How far an offset is ahead of everything that is known about the clock. */
@@ -253,6 +239,7 @@ ClockLook(void)
 	int64		offset;
 	int64		used;			/* offset of the time to use */
 	int64		step = 0;
+	TimestampTz checkpoint = 0;
 	bool		noted;
 	bool		is_usual;
 	bool		is_believed;
@@ -271,10 +258,11 @@ ClockLook(void)
 	if (is_usual)
 		return sight;
 	if (!noted)
-		note_first_look();
+		checkpoint = read_checkpoint();
 
 	/* look again, as another session may have noted a step meanwhile */
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	note_offset(clock, checkpoint);
 	read_clocks(&wall, &reference);
 	used = offset = wall - reference;
 	is_believed = true;
@@ -317,9 +305,8 @@ ClockLook(void)
 }
 
 /*
- * The time to use.  Throws an error if the clock has jumped too far.  If a
- * doubt is old, nobody looks often enough to end it, so the call watches the
- * clock; and so it does if the old time cannot be used.
+ * The time to use.  Throws an error if the clock has jumped too far.  If a doubt
+ * is old, or the old time cannot be used, the call watches the clock.
  */
 TimestampTz
 ClockNow(const Layout *layout, CallWaits *waits)
@@ -382,53 +369,34 @@ ClockTick(const Layout *layout, TimestampTz now)
 	return tick;
 }
 
-/* Whether ClockLook() would refuse the clock, sooner or later. */
+/* Whether ClockLook() would refuse the clock, sooner or later; changes nothing. */
 bool
 ClockIsRefused(void)
 {
-	ClockState *clock = &shared->clock;
+	ClockState	clock;
 	TimestampTz wall;
 	int64		reference;
-	int64		offset;
-	bool		refused;
 
-	if (!clock->noted)
-		note_first_look();
-	read_clocks(&wall, &reference);
-	offset = wall - reference;
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	refused = (!clock->started || is_doubtful(clock, offset)) &&
-		is_too_far(jump_to(clock, offset));
+	clock = shared->clock;
 	LWLockRelease(&shared->lock);
-	return refused;
-}
-
-/* The wait event of a reason, allocated at its first use. */
-uint32
-ClockWaitEvent(WaitReason reason)
-{
-	static const char *const names[] = {
-		[WAIT_CLOCK] = "SnowflakeClock",
-		[WAIT_LEASE] = "SnowflakeLease",
-		[WAIT_MARK] = "SnowflakeMark"
-	};
-	static uint32 events[lengthof(names)];
-
-	if (events[reason] == 0)
-		events[reason] = compat_wait_event(names[reason]);
-	return events[reason];
+	if (!clock.noted)
+		note_offset(&clock, read_checkpoint());
+	read_clocks(&wall, &reference);
+	return (!clock.started || is_doubtful(&clock, wall - reference)) &&
+		is_too_far(jump_to(&clock, wall - reference));
 }
 
 /* Sleep for up to so many us.  Returns for how long. */
 static int64
-sleep_for(int64 us, WaitReason reason)
+sleep_for(int64 us, const char *wait_event)
 {
 	int64		begin = ClockReference();
 	int64		slept;
 
 	(void) WaitLatch(MyLatch,
 					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (us + 999) / 1000, ClockWaitEvent(reason));
+					 (us + 999) / 1000, compat_wait_event(wait_event));
 	ResetLatch(MyLatch);
 	CHECK_FOR_INTERRUPTS();
 	slept = ClockReference() - begin;
@@ -440,11 +408,10 @@ sleep_for(int64 us, WaitReason reason)
 /*
  * Sleep for a while, "missing" us at most; 0 if the end of the wait is not
  * known.  False if the call has waited for the longer of snowflake.max_wait
- * and "at_least", or is known to need longer.  Go by the reference clock,
- * because the wall clock may be stepped meanwhile.
+ * and "at_least", or is known to need longer.
  */
 bool
-ClockKeepWaiting(int64 missing, WaitReason reason, int64 at_least,
+ClockKeepWaiting(int64 missing, const char *wait_event, int64 at_least,
 				 CallWaits *waits)
 {
 	int64		max_wait = Max(setting_max_wait * INT64CONST(1000), at_least);
@@ -455,7 +422,7 @@ ClockKeepWaiting(int64 missing, WaitReason reason, int64 at_least,
 	if (waits->waited == 0)
 		StatsAdd(STATS_WAITS, 1);
 	waits->waited += sleep_for(missing != 0 ? Min(missing, LONGEST_SLEEP) :
-							   Min(SLEEP_FOR_OTHERS, left), reason);
+							   Min(SLEEP_FOR_OTHERS, left), wait_event);
 	return true;
 }
 

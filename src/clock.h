@@ -11,13 +11,10 @@
 #include "compat.h"
 #include "shared.h"
 
-/* Why a session sleeps, as pg_stat_activity shows it. */
-typedef enum WaitReason
-{
-	WAIT_CLOCK,
-	WAIT_LEASE,
-	WAIT_MARK
-} WaitReason;
+/* What a session waits for, as pg_stat_activity shows it from 17 on. */
+#define WAIT_CLOCK		"SnowflakeClock"
+#define WAIT_LEASE		"SnowflakeLease"
+#define WAIT_MARK		"SnowflakeMark"
 
 /*
  * For how long a clock must be watched to be believed; and how often, and for
@@ -54,9 +51,8 @@ extern bool ClockIsRefused(void);
 extern int64 ClockReference(void);
 pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
 extern void ClockNoteStart(ClockState *clock);
-extern uint32 ClockWaitEvent(WaitReason reason);
-extern bool ClockKeepWaiting(int64 missing, WaitReason reason, int64 at_least,
-							 CallWaits *waits);
+extern bool ClockKeepWaiting(int64 missing, const char *wait_event,
+							 int64 at_least, CallWaits *waits);
 extern bool ClockKeepWatching(CallWaits *waits);
 
 #endif							/* SNOWFLAKE_CLOCK_H */

@@ -48,10 +48,7 @@
 #define pg_noreturn pg_attribute_noreturn()
 #endif
 
-/*
- * Allows a setting to be defined while a parallel query runs; older versions
- * allow that anyway.
- */
+/* Allows a setting to be defined in a parallel query, as older versions do. */
 #ifndef GUC_ALLOW_IN_PARALLEL
 #define GUC_ALLOW_IN_PARALLEL 0
 #endif

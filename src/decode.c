@@ -53,9 +53,8 @@ get_call_site(FunctionCallInfo fcinfo)
 }
 
 /*
- * The layout that a function works with.  Each function has two forms: one for
- * the layout in force, and one whose last argument is the text of any layout.
- * Both share their code, which tells them apart by the number of arguments.
+ * The layout that a function works with: the one in force or, if there is such
+ * an argument, the one that this describes.
  */
 const Layout *
 CallLayout(FunctionCallInfo fcinfo, int arg)
@@ -284,22 +283,6 @@ snowflake_first_from(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);
 }
 
-/* The bits of all fields, separated by blanks. */
-static void
-append_bits(StringInfo text, const Layout *layout, int64 id)
-{
-	for (int i = 0; i < layout->num_fields; i++)
-	{
-		LayoutField field = layout->order[i];
-		int64		value = LayoutGet(layout, field, id);
-
-		if (i > 0)
-			appendStringInfoChar(text, ' ');
-		for (int bit = layout->bits[field] - 1; bit >= 0; bit--)
-			appendStringInfoChar(text, (value >> bit) & 1 ? '1' : '0');
-	}
-}
-
 static void
 append_field(StringInfo text, const Layout *layout, LayoutField field, int64 id)
 {
@@ -325,7 +308,15 @@ DecodePicture(const Layout *layout, int64 id, int line)
 	initStringInfo(&text);
 	if (line == 0)
 	{
-		append_bits(&text, layout, id);
+		for (int i = 0; i < layout->num_fields; i++)
+		{
+			LayoutField field = layout->order[i];
+
+			for (int bit = layout->bits[field] - 1; bit >= 0; bit--)
+				appendStringInfoChar(&text, (LayoutGet(layout, field, id) >> bit) & 1 ? '1' : '0');
+			if (i < layout->num_fields - 1)
+				appendStringInfoChar(&text, ' ');
+		}
 		return text.data;
 	}
 	for (int i = 0; i < num_marks; i++)
@@ -341,11 +332,7 @@ DecodePicture(const Layout *layout, int64 id, int line)
 
 /*
  * inspect(id bigint [, layout text]): a picture, line by line, for a terminal of
- * 80 columns
- *
- * The first line shows the bits, grouped by field.  Below it, each field has a
- * line with its name and value.  The least significant field comes first, so
- * that bars can connect the others to their bits:
+ * 80 columns:
  *
  *		00000110100001001101011101011110111110110 00000 01 110 011101110101
  *		|                                         |     |  |   |

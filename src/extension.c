@@ -13,19 +13,12 @@
  */
 #include "postgres.h"
 
-#include "access/genam.h"
-#include "access/htup_details.h"
-#include "access/table.h"
 #include "catalog/dependency.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
-#include "catalog/pg_extension.h"
 #include "catalog/pg_namespace.h"
 #include "catalog/pg_proc.h"
 #include "commands/extension.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/rel.h"
 #include "utils/syscache.h"
 
 #include "extension.h"
@@ -49,31 +42,4 @@ ExtensionFunction(const char *name, const Oid *argtypes, int nargs)
 						   CStringGetDatum(name),
 						   PointerGetDatum(buildoidvector(argtypes, nargs)),
 						   ObjectIdGetDatum(ExtensionSchema()));
-}
-
-/* The version of the extension. */
-char *
-ExtensionVersion(void)
-{
-	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-	char	   *version = "";
-
-	ScanKeyInit(&key, Anum_pg_extension_extname, BTEqualStrategyNumber, F_NAMEEQ,
-				CStringGetDatum("snowflake"));
-	scan = systable_beginscan(extensions, ExtensionNameIndexId, true, NULL, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-	{
-		bool		isnull;
-		Datum		datum = heap_getattr(tuple, Anum_pg_extension_extversion,
-										 RelationGetDescr(extensions), &isnull);
-
-		version = TextDatumGetCString(datum);
-	}
-	systable_endscan(scan);
-	table_close(extensions, AccessShareLock);
-	return version;
 }

@@ -10,6 +10,5 @@
 
 extern Oid	ExtensionSchema(void);
 extern Oid	ExtensionFunction(const char *name, const Oid *argtypes, int nargs);
-extern char *ExtensionVersion(void);
 
 #endif							/* SNOWFLAKE_EXTENSION_H */

@@ -71,10 +71,7 @@ static struct
 	Worker		worker;
 	uint64		worker_start;	/* first tick that the worker may use */
 	uint64		next_tick;		/* first tick after a change of worker id */
-	int			time_shift;
-	int			lane_shift;
-	int			sequence_shift;
-	int			sequence_bits;
+	Layout		layout;
 	uint64		sequence_mask;
 }			config;
 
@@ -117,15 +114,15 @@ announce(const Layout *layout, const Worker *worker)
 }
 
 /*
- * Take over the settings and the worker, at first use and whenever they have
- * changed.  Read the worker's version first, and take it over last: if
- * anything changes meanwhile, the next comparison of versions shows it.
+ * Take over the settings and the worker.  Read the worker's version first, and
+ * take it over last: if anything changes meanwhile, the next comparison shows it.
  */
 static void
 configure(CallWaits *waits)
 {
 	const Layout *layout;
 	Worker		worker;
+	Mark		mark;
 
 	/* the timeline is not known until recovery has ended */
 	PreventCommandDuringRecovery("snowflake_nextval()");
@@ -141,18 +138,17 @@ configure(CallWaits *waits)
 	 * next tick, so that the session's ids still increase.
 	 */
 	if (last_word != 0 && worker.bits != config.worker.bits)
-		config.next_tick = (last_word >> config.sequence_bits) + 1;
+		config.next_tick = (last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
 	SlotEnter();
-	while (!LimitReadStart(layout, &worker, &config.worker_start))
+	while (!MarkRead(&mark, MARK_READ))
 		BoundWaitForMark(waits);
+	config.worker_start = LimitStartAfterReset(layout, &worker, &mark.guard);
+	config.worker_start = Max(config.worker_start, worker.lease_start);
 	LaneEnter(layout);
 	if (!shared->announced)
 		announce(layout, &worker);
 
-	config.time_shift = layout->shift[FIELD_TIME];
-	config.lane_shift = layout->shift[FIELD_LANE];
-	config.sequence_shift = layout->shift[FIELD_SEQUENCE];
-	config.sequence_bits = layout->bits[FIELD_SEQUENCE];
+	config.layout = *layout;
 	config.sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
 
 	config.worker = worker;
@@ -253,7 +249,7 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 		 */
 		layout = SharedLayout();
 		find_range(layout, now, block, &range, waits);
-		last_lane = (last_id >> config.lane_shift) & LayoutLargest(layout, FIELD_LANE);
+		last_lane = LayoutGet(layout, FIELD_LANE, last_id);
 		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
 		if (spot.tick >= range.end)
 		{
@@ -273,7 +269,7 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 	}
 
 	/* if the session leaves its lane while the tick goes on, that is full */
-	last_tick = last_word >> config.sequence_bits;
+	last_tick = last_word >> config.layout.bits[FIELD_SEQUENCE];
 	if (last_word == 0 || range.from > last_tick)
 		filled_lane = false;
 	else if (spot.tick != last_tick || spot.lane != last_lane)
@@ -286,12 +282,12 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
 	window.lane.version = config.worker.version;
 	window.lane.word = &shared->lanes[spot.lane].word;
-	window.lane.first = window.lane.initial = spot.tick << config.sequence_bits;
+	window.lane.first = window.lane.initial = spot.tick << config.layout.bits[FIELD_SEQUENCE];
 	window.lane.last = window.lane.first |
 		(range.greedy ? LaneGreedyLast(config.sequence_mask) : config.sequence_mask);
 	if (setting_sequence_start == SEQUENCE_START_RANDOM && !filled_lane && !block)
 		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
-	window.id_bits = config.worker.bits | ((int64) spot.lane << config.lane_shift);
+	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, spot.lane);
 	if (range.now_tick != window.counted_from)
 	{
 		window.counted_from = range.now_tick;
@@ -308,8 +304,8 @@ take(int count, int64 tag_bits)
 
 	if (likely(taken > 0))
 	{
-		last_id = (int64) (last_word >> config.sequence_bits) << config.time_shift |
-			(int64) (last_word & config.sequence_mask) << config.sequence_shift |
+		last_id = LayoutPut(&config.layout, FIELD_TIME, last_word >> config.layout.bits[FIELD_SEQUENCE]) |
+			LayoutPut(&config.layout, FIELD_SEQUENCE, last_word & config.sequence_mask) |
 			window.id_bits | tag_bits;
 		StatsPend(STATS_IDS, taken);
 	}
@@ -351,8 +347,7 @@ GeneratorWorker(void)
 /*
  * How many ids one call can reserve before it has waited for too long, if no
  * id is ahead of the clock when it begins.  A call that takes blocks gets half
- * of max_ahead, see find_range().  Throws an error if the layout has no consecutive
- * ids.
+ * of max_ahead.  Throws an error if the layout has no consecutive ids.
  */
 int64
 GeneratorReservable(void)
@@ -376,11 +371,9 @@ GeneratorReservable(void)
 }
 
 /*
- * Make a block of consecutive ids: "count" or, if that is less, as many as the
- * lane has left in its tick.  Returns their number.  The layout must have
- * consecutive ids, see above.  A caller that needs several blocks passes the
- * same "waits" for all, 0 at first, so that snowflake.max_wait covers them
- * together.
+ * Make a block of consecutive ids, which the layout must have: "count" or, if
+ * that is less, as many as the lane has left in its tick.  Returns their number.
+ * One "waits", 0 at first, covers all blocks of a call.
  */
 int
 GeneratorReserve(int count, int64 *first, int64 *last, CallWaits *waits)

@@ -145,11 +145,8 @@ first_tick(int lane, uint64 from, uint64 last_sequence, bool *used)
  * which a lane has ids.  Prefer the home lane, or the lane of the last id
  * while its tick lasts, unless another lane has ids earlier.  Among others,
  * prefer one that is unused in that tick, so that sessions keep out of each
- * other's way.
- *
- * A session that has filled a lane begins the next tick at the lowest lane, so
- * that it can use all of them.  A greedy session leaves some ids of each tick
- * to others.
+ * other's way.  A session that has filled a lane begins the next tick at the
+ * lowest lane, so that it can use all of them.
  *
  * "last_word" is the word of the session's last id, 0 if there is none; it
  * serves to keep invariant 2.

@@ -22,7 +22,7 @@
  *		used again, even if the clock was set back.  The floor also keeps a
  *		lane that was idle from falling behind the others.
  *
- * The limit moves ahead by a reservation at a time, about once a second.  The
+ * The limit moves ahead by a reservation of two seconds at a time.  The
  * session that first notices that half of the reservation is used moves it.
  * The floor is raised before the mark is written, and the limit after the mark
  * was flushed; sessions read the two in the opposite order.  So a session that
@@ -42,8 +42,7 @@
  * the shared lock.  The limit is raised after these are released, under the
  * shared lock, because a flush must not hold up the pages.  SlotEnter() clears
  * a slot without sessions under the shared lock alone, and SlotForget() ours
- * while nobody else can move the mark.  "moved_at" has no lock: it only serves
- * to choose a reservation.
+ * while nobody else can move the mark.
  *
  *-------------------------------------------------------------------------
  */
@@ -128,15 +127,13 @@ database_row(void)
 
 /*
  * Find the slot of our database, or take one: a free one, or else, of those
- * without sessions, the one with the lowest limit.  When the database that had
- * it makes ids again, they begin above its mark, as after a start.  As no free
- * slot is left, it enters one that was used before.  Such a slot can recur, see
- * LimitCheckFound(): the owner of many databases can take them in turn.
+ * without sessions, the one with the lowest limit.  The ids of the database that
+ * had it then begin above its mark, as after a start.  A slot that was used
+ * before can recur, see LimitCheckFound(): the owner of many databases can take
+ * them in turn.
  *
- * If our slot has sessions, its database has not been dropped, so that the row
- * need not be compared.  If it has none, another row means that the database
- * may be another one with our OID, and the slot is cleared.  ALTER DATABASE
- * writes a new row as well; ids then begin above the mark, too.
+ * If our slot has no sessions and another row, our database may be another one
+ * with the same OID, or ALTER DATABASE has written the row: the slot is cleared.
  */
 void
 SlotEnter(void)
@@ -216,7 +213,7 @@ LimitFirstTickAbove(const Layout *layout, int64 id)
 	return id == 0 ? 0 : ((uint64) id >> layout->shift[FIELD_TIME]) + 1;
 }
 
-/* By how many ticks the limit is moved, unless ids outrun the clock. */
+/* By how many ticks the limit is moved. */
 uint64
 LimitReservation(const Layout *layout)
 {
@@ -256,22 +253,6 @@ LimitStartAfterReset(const Layout *layout, const Worker *worker,
 }
 
 /*
- * Read from the pages the first tick that the worker may use.  False if they
- * are locked.
- */
-bool
-LimitReadStart(const Layout *layout, const Worker *worker, uint64 *start)
-{
-	Mark		mark;
-
-	if (!MarkRead(&mark, MARK_READ))
-		return false;
-	*start = LimitStartAfterReset(layout, worker, &mark.guard);
-	*start = Max(*start, worker->lease_start);
-	return true;
-}
-
-/*
  * Read the limit first: with a new limit and an old floor, a session could
  * make ids in ticks that were used before the last start.  Pairs with
  * LimitMove().
@@ -297,10 +278,9 @@ LimitIsNear(uint64 tick)
 
 /*
  * The furthest tick that SQL may set the mark to, or advance ids to.  Without
- * this bound, one database could carry the others along.  Sessions that take
- * many ids can be ahead of the clock by half of max_ahead, see find_range() in
- * generator.c; beyond that, the lanes would have no room for them.  If
- * max_ahead gives no bound, it is the furthest tick that ids have reached.
+ * this bound, one database could carry the others along.  Beyond half of
+ * max_ahead, sessions that take many ids would have no room.  If max_ahead gives
+ * no bound, it is the furthest tick that ids have reached.
  */
 uint64
 LimitFarthest(const Layout *layout, uint64 now_tick)
@@ -332,10 +312,9 @@ LimitCheckFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 			found->tick = LimitFirstTickAbove(layout, mark->guard.bound);
 
 		/*
-		 * A bound from before the start can be as far ahead as ids.  But the
-		 * owner of a database can have its bound found again and again, by
-		 * ALTER DATABASE for example, and each time ids begin a reservation
-		 * further on.
+		 * A bound from before the start can be as far ahead as ids.  But each
+		 * time that the owner of a database has it found again, by ALTER
+		 * DATABASE for example, ids begin a reservation further on.
 		 */
 		found->ahead = LimitAhead(layout) / (my_slot->can_recur ? 2 : 1);
 	}
@@ -363,8 +342,8 @@ LimitNoteLayout(const Layout *layout, Mark *mark)
 
 /*
  * Open the mark for writing.  If another session writes it, and we "must" have
- * it, sleep until that is done.  We do not queue up for the lock, because it
- * wakes one session at a time, and the condition variable all of them.
+ * it, sleep until that is done: the lock would wake one session at a time, but
+ * the condition variable wakes all of them.
  */
 MarkOpenResult
 LimitOpenMark(Mark *mark, MarkMode mode, bool must)
@@ -378,49 +357,21 @@ LimitOpenMark(Mark *mark, MarkMode mode, bool must)
 	result = MarkOpen(mark, mode);
 	if (result == MARK_BUSY)
 		ConditionVariableTimedSleep(&shared->limit_moved, SLEEP_FOR_LIMIT,
-									ClockWaitEvent(WAIT_MARK));
+									compat_wait_event(WAIT_MARK));
 	ConditionVariableCancelSleep();
 	return result;
 }
 
-/* By how many ticks to move the limit of our slot. */
-static uint64
-next_reservation(const Layout *layout)
-{
-	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
-	uint64		floor = pg_atomic_read_u64(&my_slot->floor);
-	uint64		reservation = limit > floor ? limit - floor : 0;
-	uint64		least = LimitReservation(layout);
-	int64		elapsed;
-
-	/*
-	 * If max_ahead is -1, ids may run ahead of the clock as fast as they are
-	 * made.  Adapt to that, so that the limit is moved about once a second.
-	 */
-	if (setting_max_ahead >= 0)
-		return least;
-	elapsed = ClockReference() - my_slot->moved_at;
-	if (elapsed < USECS_PER_SEC / 2)
-		reservation *= 2;
-	else if (elapsed > 2 * USECS_PER_SEC)
-		reservation /= 2;
-	return Max(reservation, least);
-}
-
-/* The system identifier of another server that the mark comes from, or 0. */
-static uint64
-other_system(const Guard *guard)
+/* The system identifier of another server that a mark comes from, or 0. */
+uint64
+LimitOtherSystem(const Guard *guard)
 {
 	uint64		system = (uint64) guard->system;
 
 	return system == GetSystemIdentifier() ? 0 : system;
 }
 
-/*
- * Two servers have the same worker id in their configuration if one is a copy
- * of the other, by pg_upgrade or pg_createsubscriber, for example.  So somebody
- * has to check it, unless it is leased.
- */
+/* A copy of a server, as by pg_createsubscriber, has the same worker id. */
 static void
 report_other_system(uint64 system, bool leased)
 {
@@ -437,8 +388,6 @@ report_other_system(uint64 system, bool leased)
 /* What there is to say about a move, once nothing is locked. */
 typedef struct MoveReport
 {
-	bool		moved;
-	int64		flush_time;		/* in us */
 	bool		interrupted;	/* see MarkFlush() */
 	bool		damaged;
 	bool		was_lowered;	/* SQL had set the mark below the guard */
@@ -475,12 +424,12 @@ move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 		return LIMIT_IS_FAR;
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
-	report->other_system = other_system(&mark->guard);
+	report->other_system = LimitOtherSystem(&mark->guard);
 	mark->guard.system = (int64) GetSystemIdentifier();
 	/* a clock that jumps after the look must not take the mark along */
 	now_tick = Min(now_tick, lease_end);
 	tick = Max(Max(tick, now_tick), found->tick);
-	limit = tick + next_reservation(layout);
+	limit = tick + LimitReservation(layout);
 	limit = Min(limit, (uint64) layout->last_tick) + 1;
 
 	/* the floor before the limit, see LimitGet(); unlocking is a barrier */
@@ -501,23 +450,20 @@ move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	report->interrupted = !MarkFlush(lsn);
 	if (report->interrupted)
 		return LIMIT_LOOK_AGAIN;
-	report->flush_time = ClockReference() - begin;
+	StatsAdd(STATS_MARK_EXTENSIONS, 1);
+	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
 
 	/* another process of our parallel group may have raised it further */
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (pg_atomic_read_u64(&my_slot->limit) < limit)
 		pg_atomic_write_u64(&my_slot->limit, limit);
 	LWLockRelease(&shared->lock);
-	my_slot->moved_at = ClockReference();
-	report->moved = true;
 	return LIMIT_LOOK_AGAIN;
 }
 
 /*
  * Move the limit a reservation ahead of a tick.  If that "must" be done now,
- * the tick is at or beyond the limit; otherwise half of the reservation is
- * used.  If what is found in the pages is too far ahead of the clock, nothing
- * is moved.
+ * the tick is at or beyond the limit; otherwise half of the reservation is used.
  */
 LimitResult
 LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
@@ -525,6 +471,7 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 {
 	Mark		mark;
 	MoveReport	report = {0};
+	MarkOpenResult opened;
 	LimitResult result;
 	ClockSight	sight = ClockLook();
 	int64		now_tick;
@@ -534,26 +481,15 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 	if (!LayoutTimeToTick(layout, sight.time, &now_tick))
 		return LIMIT_LOOK_AGAIN;
 
-	switch (LimitOpenMark(&mark, MARK_WRITE, must))
-	{
-		case MARK_OPENED:
-			break;
-		case MARK_BUSY:
-			return LIMIT_BUSY;
-		default:
-			return LIMIT_LOCKED;
-	}
+	opened = LimitOpenMark(&mark, MARK_WRITE, must);
+	if (opened != MARK_OPENED)
+		return opened == MARK_BUSY ? LIMIT_LOOK_AGAIN : LIMIT_LOCKED;
 	result = move(&mark, layout, worker, tick, must, now_tick, found, &report);
 	MarkClose(&mark);
 	ConditionVariableBroadcast(&shared->limit_moved);
 
 	if (report.damaged)
 		MarkThrowDamaged();
-	if (report.moved)
-	{
-		StatsAdd(STATS_MARK_EXTENSIONS, 1);
-		StatsAdd(STATS_MARK_FLUSH_TIME, report.flush_time);
-	}
 	if (report.was_lowered)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
@@ -561,35 +497,6 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 	if (report.other_system != 0)
 		report_other_system(report.other_system, worker->leased);
 	if (report.interrupted)
-	{
 		(void) MarkNoticeReload();
-		CHECK_FOR_INTERRUPTS();
-	}
 	return result;
-}
-
-/*
- * Look at the mark without waiting; "layout" may be NULL.  False if there is none
- * to read.  A server that a mark came from is shown until the next start.
- */
-bool
-LimitPeek(const Layout *layout, const Worker *worker, MarkSight *sight)
-{
-	Mark		mark;
-	bool		is_there = MarkRead(&mark, MARK_PEEK);
-
-	memset(sight, 0, sizeof(MarkSight));
-	if (is_there)
-	{
-		sight->value = Max(mark.value, mark.guard.bound);
-		sight->other_system = other_system(&mark.guard);
-	}
-	if (is_there && layout != NULL)
-	{
-		sight->start = LimitStartAfterReset(layout, worker, &mark.guard);
-		sight->other_layout = LimitIsOfOtherLayout(layout, &mark.guard);
-	}
-	if (sight->other_system == 0)
-		sight->other_system = pg_atomic_read_u64(&shared->other_system);
-	return is_there;
 }

@@ -15,7 +15,6 @@
 typedef enum LimitResult
 {
 	LIMIT_LOOK_AGAIN,			/* it was moved, or something has changed */
-	LIMIT_BUSY,					/* another session moves it */
 	LIMIT_LOCKED,				/* a transaction is about to change the mark */
 	LIMIT_IS_FAR				/* the mark is too far ahead of the clock */
 } LimitResult;
@@ -29,30 +28,18 @@ typedef struct FoundMark
 	bool		other_layout;	/* it was made in another layout */
 } FoundMark;
 
-/* What a look at the mark shows. */
-typedef struct MarkSight
-{
-	int64		value;			/* the greater one of mark and guard */
-	uint64		start;			/* first tick that the worker may use */
-	bool		other_layout;	/* the last ids were made in another layout */
-	uint64		other_system;	/* the server that it comes from, if not ours */
-} MarkSight;
-
 extern DatabaseSlot *my_slot;
 
 extern void SlotEnter(void);
 extern void SlotForget(void);
 
-extern bool LimitReadStart(const Layout *layout, const Worker *worker,
-						   uint64 *start);
-extern bool LimitPeek(const Layout *layout, const Worker *worker,
-					  MarkSight *sight);
 extern void LimitGet(uint64 *limit, uint64 *floor);
 extern bool LimitIsNear(uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
 							 uint64 tick, bool must, FoundMark *found);
 extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
 
+extern uint64 LimitOtherSystem(const Guard *guard);
 extern uint64 LimitReservation(const Layout *layout);
 extern uint64 LimitAhead(const Layout *layout);
 extern uint64 LimitFarthest(const Layout *layout, uint64 now_tick);

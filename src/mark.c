@@ -99,9 +99,8 @@ static Oid	view_oid = InvalidOid;
 
 /*
  * Whether the running transaction, or a subtransaction of it, made a row, and
- * so may still take it back.  If so, note which of them did: *changed_by is
- * the one that made all rows noted so far, or FrozenTransactionId if several
- * did.
+ * so may still take it back.  If so, note which of them did: *changed_by made
+ * all rows noted so far; FrozenTransactionId stands for several.
  */
 static bool
 note_change(TransactionId *changed_by, HeapTuple tuple)
@@ -295,11 +294,9 @@ unlock_mark(Mark *mark)
 }
 
 /*
- * Lock the mark for writing.  False if another session writes it.
- *
- * Until it is unlocked, a cancel waits, and the client is sent nothing but
- * errors.  Anybody may ask for PostgreSQL's DEBUG messages, and to send one
- * takes forever if the client does not read.
+ * Lock the mark for writing.  False if another session writes it.  Until it is
+ * unlocked, a cancel waits, and the client is sent nothing but errors: anybody
+ * may ask for PostgreSQL's DEBUG messages, and then not read them.
  */
 static bool
 lock_mark(Mark *mark)
@@ -549,9 +546,8 @@ MarkFlush(XLogRecPtr lsn)
 /*
  * Read the configuration, if it has changed, and return whether.  Otherwise a
  * statement would wait forever after synchronous_standby_names was emptied.
- * Sessions do this between statements, but what a statement relies on, it
- * copies, because functions can change settings by SET.  The exception is a
- * parallel query, whose workers must agree; its wait has to be canceled.
+ * Within a statement this is sound, as functions can change settings by SET, but
+ * not in a parallel query, whose workers must agree: its wait has to be canceled.
  */
 bool
 MarkNoticeReload(void)

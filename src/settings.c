@@ -9,23 +9,21 @@
  * with the server.  That is possible only while the library is preloaded; if
  * it is loaded later, a registry cannot be used.
  *
- * The library may be loaded long after the configuration has been read.
- * Until then PostgreSQL keeps our settings as mere text.  When we define
- * them, it checks that text; if the text is invalid, it warns, takes the
- * built-in value, and goes on: a server with the worker id 'abc' would make
- * the ids of worker 0.  The built-in value also replaces that of the
- * configuration file if the connection options, or ALTER ROLE ... SET, have
- * overridden the text: PGC_SIGHUP then refuses their value.  We therefore
+ * If the library is loaded later, PostgreSQL has kept our settings as mere
+ * text.  When we define them, it checks that text; if it is invalid, PostgreSQL
+ * warns, takes the built-in value, and goes on: a server with the worker id
+ * 'abc' would make the ids of worker 0.  The built-in value also replaces that
+ * of the configuration file if the connection options, or ALTER ROLE ... SET,
+ * have overridden the text: PGC_SIGHUP then refuses their value.  We therefore
  * remember what was found, and SettingsCheckUsable() stops the generator as
  * long as a built-in value stands in for it.
  *
- * A parallel worker takes over the values of its leader's session.  If the
- * leader has loaded the library, the worker loads it first, and finds what the
- * configuration says.  If that gives way to a built-in value when the leader's
- * values arrive, the leader has lost it, too.  If the leader has not loaded
- * the library, the worker loads it later, and finds only the leader's current
- * value, even one from SET.  GUC_ALLOW_IN_PARALLEL lets us define settings
- * then; nobody can change them in parallel.
+ * A parallel worker takes over its leader's values.  If the leader has loaded
+ * the library, the worker loads it first, and finds what the configuration
+ * says; if a built-in value replaces that when the leader's values arrive, the
+ * leader has lost it, too.  If the leader has not loaded the library, the worker
+ * does so later, and finds only the leader's current value, even one from SET.
+ * GUC_ALLOW_IN_PARALLEL lets us define settings then.
  *
  *-------------------------------------------------------------------------
  */
@@ -124,10 +122,7 @@ assign_number(int newval, void *extra)
 	settings_version++;
 }
 
-/*
- * The postmaster logs a value that does not fit the layout in force as soon as
- * it reads it, so that nobody has to wait for the first call that fails.
- */
+/* The postmaster logs a value that does not fit as soon as it reads it. */
 static void
 log_unless_fitting(LayoutField field, const char *name, int value)
 {
@@ -217,9 +212,8 @@ remember_found(FoundSetting *found)
 }
 
 /*
- * Define the settings of the lease worker, which runs only if the library is
- * preloaded.  Elsewhere they would only make sessions slower to begin: up to
- * 15, PostgreSQL sorts all settings again for each one that is new.
+ * Define the settings of the lease worker.  If the library is not preloaded,
+ * nobody needs them, and they would make sessions slower to begin.
  */
 static void
 define_lease_settings(void)
@@ -228,21 +222,13 @@ define_lease_settings(void)
 		DefineCustomIntVariable("snowflake.registry_lease",
 								"Sets how long the lease of a worker id lasts.",
 								"The lease is renewed after each third of this time. While the registry cannot be reached, ids are made until the lease ends.",
-								&setting_registry_lease,
-								60000,
-								1000, 24 * 3600 * 1000,
-								PGC_SIGHUP,
-								GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL,
-								NULL, NULL, NULL);
-
+								&setting_registry_lease, 60000, 1000, 24 * 3600 * 1000,
+								PGC_SIGHUP, GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
 	if (preloaded || compat_find_setting("snowflake.node_name") != NULL)
 		DefineCustomStringVariable("snowflake.node_name",
 								   "Sets the name of this server in the registry.",
 								   "If empty, the name consists of the host name and the port. A server that asks the registry again under the same name gets its last worker id, if that is free.",
-								   &setting_node_name,
-								   "",
-								   PGC_SIGHUP,
-								   GUC_ALLOW_IN_PARALLEL,
+								   &setting_node_name, "", PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL,
 								   NULL, NULL, NULL);
 }
 
@@ -304,31 +290,19 @@ SettingsDefine(void)
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
 							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect at the next start of the server.",
-							   &layout_text,
-							   "snowflake",
-							   PGC_SIGHUP,
-							   GUC_ALLOW_IN_PARALLEL,
+							   &layout_text, "snowflake", PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL,
 							   check_layout, assign_layout, NULL);
-
 	DefineCustomEnumVariable("snowflake.sequence_start",
 							 "Sets where the sequence starts in a new tick.",
 							 "\"random\" starts within the lower half of the field, so that ids spread evenly modulo any number, even if few are made; \"zero\" starts at 0.",
-							 &setting_sequence_start,
-							 SEQUENCE_START_RANDOM,
-							 sequence_start_options,
-							 PGC_SIGHUP,
-							 GUC_ALLOW_IN_PARALLEL,
-							 NULL, assign_number, NULL);
-
+							 &setting_sequence_start, SEQUENCE_START_RANDOM, sequence_start_options,
+							 PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL, NULL, assign_number, NULL);
 	DefineCustomStringVariable("snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",
 							   "The database must have the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
-							   &setting_registry,
-							   "",
-							   preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
+							   &setting_registry, "", preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_ALLOW_IN_PARALLEL,
 							   check_registry, assign_registry, NULL);
-
 	define_lease_settings();
 
 	MarkGUCPrefixReserved("snowflake");
@@ -367,6 +341,18 @@ why_unusable(const FoundSetting *found)
 	return psprintf("The configuration says \"%s\". %s", found->value, reason);
 }
 
+/* The first setting whose value was lost, or NULL. */
+static const FoundSetting *
+first_lost(void)
+{
+	for (int i = 0; i < lengthof(found_settings); i++)
+	{
+		if (is_lost(&found_settings[i]))
+			return &found_settings[i];
+	}
+	return NULL;
+}
+
 /*
  * Throw an error if a built-in value stands in for one that was found when the
  * library was loaded, until a reload sets a valid one.
@@ -374,12 +360,10 @@ why_unusable(const FoundSetting *found)
 void
 SettingsCheckUsable(void)
 {
-	for (int i = 0; i < lengthof(found_settings); i++)
-	{
-		FoundSetting *found = &found_settings[i];
+	const FoundSetting *found = first_lost();
 
-		if (!is_lost(found))
-			continue;
+	if (found != NULL)
+	{
 		if (found->source >= PGC_S_GLOBAL || found->accepted)
 			ereport(ERROR,
 					(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
@@ -425,12 +409,7 @@ SettingsArePreloaded(void)
 bool
 SettingsAreUsable(void)
 {
-	for (int i = 0; i < lengthof(found_settings); i++)
-	{
-		if (is_lost(&found_settings[i]))
-			return false;
-	}
-	return preloaded || !SettingsRegistryIsUsed();
+	return first_lost() == NULL && (preloaded || !SettingsRegistryIsUsed());
 }
 
 /* Whether setting_layout is what the server's configuration says. */

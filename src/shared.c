@@ -101,7 +101,6 @@ use(SharedState *state)
 {
 	compat_register_tranche(state->lock.tranche, "snowflake");
 	shared = state;
-	StatsAttach(&shared->stats);
 }
 
 /* Attach to the memory, unless we already have. */
@@ -244,10 +243,7 @@ SharedLayout(void)
 	return SharedLayoutToRead();
 }
 
-/*
- * The layout for calls that only read ids: the one in force or, until then,
- * that of the setting.
- */
+/* The layout for calls that only read ids: until it is fixed, the setting. */
 const Layout *
 SharedLayoutToRead(void)
 {

@@ -54,13 +54,11 @@ typedef struct DatabaseSlot
 	uint64		closed_below;
 	/* the bound that this server has written to the pages; 0: not known */
 	int64		written;
-	/* when the limit was last moved, by the reference clock */
-	int64		moved_at;
 } DatabaseSlot;
 
 /*
  * See clock.c.  Offsets are the wall clock minus the reference clock, in us.
- * Guarded by the lock, but for reading "noted" and, in generator.c, "doubted".
+ * Guarded by the lock, but for reading "doubted" in generator.c.
  */
 typedef struct ClockState
 {
@@ -102,7 +100,7 @@ typedef struct WorkerLease
 
 typedef struct SharedState
 {
-	/* those of the struct; these never change */
+	/* of the struct; these never change */
 	uint32		magic;
 	uint32		struct_version;
 	uint32		size;
@@ -113,8 +111,8 @@ typedef struct SharedState
 	bool		layout_fixed;
 	Layout		layout;
 	int64		pending_layout_hash;	/* the one last warned about, or 0 */
-	bool		announced;		/* the first id was logged; read without the
-								 * lock */
+	bool		announced;		/* in the log; read without the lock */
+	FullTransactionId first_xid;	/* next one when ids were first made */
 
 	ClockState	clock;
 	WorkerLease lease;
@@ -127,12 +125,6 @@ typedef struct SharedState
 	ConditionVariable limit_moved;
 
 	DatabaseSlot slots[MAX_DATABASES];
-
-	/*
-	 * the next transaction when the first session made ids; guarded by the
-	 * lock
-	 */
-	FullTransactionId first_xid;
 
 	/*
 	 * A change of this closes windows, see lane.c.  It is read with every id

@@ -20,8 +20,7 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
-#include "errors.h"
-#include "stats.h"
+#include "shared.h"
 
 /* How often, in us, a long transaction adds its pending counts. */
 #define FOLD_DELAY		USECS_PER_SEC
@@ -29,7 +28,6 @@
 uint64		stats_pending[NUM_PENDING_STATS];
 
 static uint64 folded[NUM_PENDING_STATS];
-static StatsShared *shared_stats = NULL;
 static TimestampTz folded_at = 0;	/* 0: never */
 
 /* Initialize memory that nobody else has seen yet.  Must not fail. */
@@ -46,9 +44,8 @@ StatsInit(StatsShared *memory)
 void
 StatsAdd(StatsCounter counter, uint64 number)
 {
-	if (shared_stats == NULL)
-		return;
-	pg_atomic_fetch_add_u64(&shared_stats->counters[counter], number);
+	if (shared != NULL)
+		pg_atomic_fetch_add_u64(&shared->stats.counters[counter], number);
 }
 
 /* Add pending counts to the counters of the server. */
@@ -67,29 +64,13 @@ static void
 fold_at_exit(int code, Datum arg)
 {
 	StatsFold();
-	shared_stats = NULL;
 }
 
 static void
 fold_at_end(XactEvent event, void *arg)
 {
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-		case XACT_EVENT_PRE_PREPARE:
-			break;
-		default:
-			if (stats_pending[STATS_IDS] != folded[STATS_IDS])
-				StatsFold();
-			break;
-	}
-}
-
-void
-StatsAttach(StatsShared *memory)
-{
-	shared_stats = memory;
+	if (stats_pending[STATS_IDS] != folded[STATS_IDS])
+		StatsFold();
 }
 
 /* Call this whenever a window is opened. */
@@ -114,25 +95,21 @@ StatsFoldNowAndThen(TimestampTz now)
 int
 StatsErrcode(int code)
 {
-	static const struct
-	{
-		int			code;
-		StatsCounter counter;
-	}			errors[] =
-	{
-		{ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD, STATS_ERRORS_AHEAD},
-		{ERRCODE_SNOWFLAKE_BEFORE_EPOCH, STATS_ERRORS_EPOCH},
-		{ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED, STATS_ERRORS_EXHAUSTED},
-		{ERRCODE_SNOWFLAKE_NO_LEASE, STATS_ERRORS_LEASE},
-		{ERRCODE_CONFIG_FILE_ERROR, STATS_ERRORS_SETTING},
-		{ERRCODE_LOCK_NOT_AVAILABLE, STATS_ERRORS_LOCK},
-		{ERRCODE_SNOWFLAKE_CLOCK_REFUSED, STATS_ERRORS_CLOCK},
+	/* in the order of the counters */
+	static const int codes[] = {
+		ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD,
+		ERRCODE_SNOWFLAKE_BEFORE_EPOCH,
+		ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED,
+		ERRCODE_SNOWFLAKE_NO_LEASE,
+		ERRCODE_CONFIG_FILE_ERROR,
+		ERRCODE_LOCK_NOT_AVAILABLE,
+		ERRCODE_SNOWFLAKE_CLOCK_REFUSED
 	};
 
-	for (int i = 0; i < lengthof(errors); i++)
+	for (int i = 0; i < lengthof(codes); i++)
 	{
-		if (errors[i].code == code)
-			StatsAdd(errors[i].counter, 1);
+		if (codes[i] == code)
+			StatsAdd(STATS_ERRORS_AHEAD + i, 1);
 	}
 	return errcode(code);
 }
@@ -141,17 +118,13 @@ StatsErrcode(int code)
 void
 StatsAddStepBack(int64 step, TimestampTz now)
 {
-	pg_atomic_uint64 *largest;
-	uint64		old;
+	pg_atomic_uint64 *largest = &shared->stats.counters[STATS_LARGEST_STEP_BACK];
+	uint64		old = pg_atomic_read_u64(largest);
 
-	if (shared_stats == NULL)
-		return;
-	largest = &shared_stats->counters[STATS_LARGEST_STEP_BACK];
-	old = pg_atomic_read_u64(largest);
 	StatsAdd(STATS_STEPS_BACK, 1);
 	while (old < step && !pg_atomic_compare_exchange_u64(largest, &old, step))
 		;
-	pg_atomic_write_u64(&shared_stats->last_step_back, now);
+	pg_atomic_write_u64(&shared->stats.last_step_back, now);
 }
 
 void
@@ -159,7 +132,7 @@ StatsReset(void)
 {
 	StatsFold();
 	for (int i = 0; i < NUM_STATS; i++)
-		pg_atomic_write_u64(&shared_stats->counters[i], 0);
-	pg_atomic_write_u64(&shared_stats->last_step_back, 0);
-	pg_atomic_write_u64(&shared_stats->reset_at, GetCurrentTimestamp());
+		pg_atomic_write_u64(&shared->stats.counters[i], 0);
+	pg_atomic_write_u64(&shared->stats.last_step_back, 0);
+	pg_atomic_write_u64(&shared->stats.reset_at, GetCurrentTimestamp());
 }

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * stats.h
- *	  Counts what the server does with ids.
+ *	  Counts what the server does with ids, and the codes of its errors.
  *
  *-------------------------------------------------------------------------
  */
@@ -10,6 +10,16 @@
 
 #include "datatype/timestamp.h"
 #include "port/atomics.h"
+
+/*
+ * SQLSTATEs of our own.  The SQL standard leaves classes that start with a letter
+ * from I to Z to implementations.
+ */
+#define ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD		MAKE_SQLSTATE('S','F','0','0','1')
+#define ERRCODE_SNOWFLAKE_BEFORE_EPOCH		MAKE_SQLSTATE('S','F','0','0','2')
+#define ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED	MAKE_SQLSTATE('S','F','0','0','3')
+#define ERRCODE_SNOWFLAKE_NO_LEASE			MAKE_SQLSTATE('S','F','0','0','4')
+#define ERRCODE_SNOWFLAKE_CLOCK_REFUSED		MAKE_SQLSTATE('S','F','0','0','5')
 
 /* In the order of the columns of snowflake_stat(); times in us. */
 typedef enum StatsCounter
@@ -53,7 +63,6 @@ StatsPend(StatsCounter counter, uint64 number)
 }
 
 extern void StatsInit(StatsShared *memory);
-extern void StatsAttach(StatsShared *memory);
 extern void StatsFold(void);
 extern void StatsFoldNowAndThen(TimestampTz now);
 extern int	StatsErrcode(int code);

@@ -41,76 +41,25 @@ typedef struct Status
 	TimestampTz lease_ends;
 	TimestampTz last_id_at;		/* of all databases, since the start */
 	bool		has_mark;
-	MarkSight	mark;
+	int64		mark;			/* the greater one of mark and guard */
 	TimestampTz mark_at;
+	uint64		mark_from;		/* another server, or 0 */
+	bool		other_layout;	/* the last ids were made in another layout */
 	TimestampTz worker_starts;	/* after a reset by another one */
 } Status;
-
-/* What would happen to a call for an id. */
-typedef enum State
-{
-	STATE_READY,
-	STATE_STANDBY,
-	STATE_UNUSABLE_SETTINGS,
-	STATE_NO_LEASE,
-	STATE_BEFORE_EPOCH,
-	STATE_CLOCK_REFUSED,
-	STATE_EXHAUSTED,
-	STATE_NO_MARK,
-	STATE_WORKER_ID_SET_ASIDE,
-	STATE_TOO_FAR_AHEAD
-} State;
-
-static const struct
-{
-	const char *name;
-	const char *hint;			/* what to do next */
-}			state_words[] =
-{
-	[STATE_READY] = {"ready", NULL},
-	[STATE_STANDBY] = {
-		"standby",
-		"Make ids on the primary. After a promotion they are made here."
-	},
-	[STATE_UNUSABLE_SETTINGS] = {
-		"unusable settings",
-		"Call snowflake_nextval(): its error names the setting and its range."
-	},
-	[STATE_NO_LEASE] = {"no lease", NULL},	/* see WorkerLeaseWords() */
-	[STATE_BEFORE_EPOCH] = {
-		"before epoch",
-		"Set the clock of the server right, or choose a layout with an earlier epoch and restart the server."
-	},
-	[STATE_CLOCK_REFUSED] = {
-		"clock refused",
-		"Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart."
-	},
-	[STATE_EXHAUSTED] = {
-		"exhausted",
-		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it."
-	},
-	[STATE_NO_MARK] = {
-		"no mark",
-		"Call snowflake_nextval(): its error says whether to wait for a transaction that changes the mark, or how to create the mark again."
-	},
-	[STATE_WORKER_ID_SET_ASIDE] = {
-		"worker id set aside",
-		"Return to the worker id, and the layout, for which the mark was reset. Only that worker id was said to have made no ids ahead of the clock."
-	},
-	[STATE_TOO_FAR_AHEAD] = {"too far ahead", NULL} /* see BoundWayOut() */
-};
 
 /* The tick of the mark, which may be that of another layout. */
 static uint64
 mark_tick(const Status *status)
 {
-	return (uint64) status->mark.value >> status->layout->shift[FIELD_TIME];
+	return (uint64) status->mark >> status->layout->shift[FIELD_TIME];
 }
 
 static void
 get_status(Status *status)
 {
 	const Layout *layout = SharedLayoutIfFixed();
+	Mark		mark;
 	uint64		last_tick;
 
 	memset(status, 0, sizeof(Status));
@@ -120,7 +69,14 @@ get_status(Status *status)
 		layout = &setting_layout;
 	status->layout = layout;
 	WorkerGet(&status->worker);
-	status->has_mark = LimitPeek(layout, &status->worker, &status->mark);
+	status->has_mark = MarkRead(&mark, MARK_PEEK);
+	if (status->has_mark)
+	{
+		status->mark = Max(mark.value, mark.guard.bound);
+		status->mark_from = LimitOtherSystem(&mark.guard);
+	}
+	if (status->mark_from == 0)
+		status->mark_from = pg_atomic_read_u64(&shared->other_system);
 	if (layout == NULL)
 		return;
 
@@ -135,7 +91,9 @@ get_status(Status *status)
 	if (status->has_mark)
 	{
 		status->mark_at = LayoutTickInstant(layout, mark_tick(status));
-		status->worker_starts = LayoutTickInstant(layout, status->mark.start);
+		status->other_layout = LimitIsOfOtherLayout(layout, &mark.guard);
+		status->worker_starts =
+			LayoutTickInstant(layout, LimitStartAfterReset(layout, &status->worker, &mark.guard));
 	}
 }
 
@@ -147,107 +105,103 @@ is_far_ahead(TimestampTz instant, TimestampTz now, int64 reserve)
 		instant > now + setting_max_ahead * INT64CONST(1000) + reserve;
 }
 
-/* The state, as far as it can be told without making an id. */
-static State
-get_state(const Status *status)
+/* Call a function of the extension that returns a text; "" if it was dropped. */
+static char *
+call_sql(const char *name)
 {
-	const Layout *layout = status->layout;
-	TimestampTz now = GetCurrentTimestamp();
-	int64		tick;
+	Oid			function = ExtensionFunction(name, NULL, 0);
 
-	if (RecoveryInProgress())
-		return STATE_STANDBY;
-	if (!SettingsAreUsable() || layout == NULL ||
-		!WorkerFits(&status->worker, layout))
-		return STATE_UNUSABLE_SETTINGS;
-	if (status->worker.leased &&
-		(status->worker.id < 0 || status->lease_ends <= now ||
-		 is_far_ahead(status->lease_starts, now, 0)))
-		return STATE_NO_LEASE;
-	if (now < layout->epoch)
-		return STATE_BEFORE_EPOCH;
-	if (ClockIsRefused())
-		return STATE_CLOCK_REFUSED;
-	if (!LayoutTimeToTick(layout, now, &tick))
-		return STATE_EXHAUSTED;
-	if (!status->has_mark)
-		return STATE_NO_MARK;
-	if (mark_tick(status) > (uint64) layout->last_tick)
-		return STATE_EXHAUSTED;
-	if (is_far_ahead(status->worker_starts, now, 0))
-		return STATE_WORKER_ID_SET_ASIDE;
-	if (is_far_ahead(status->mark_at, now, (LimitReservation(layout) + 1) * layout->tick) ||
-		is_far_ahead(status->last_id_at, now, layout->tick))
-		return STATE_TOO_FAR_AHEAD;
-	return STATE_READY;
-}
-
-/* How far an instant, if it is one, is ahead of the clock, as an interval. */
-static Datum
-ahead_datum(TimestampTz instant, bool *isnull)
-{
-	Interval   *ahead = palloc0(sizeof(Interval));
-
-	*isnull = TIMESTAMP_NOT_FINITE(instant);
-	if (!*isnull)
-		ahead->time = instant - GetCurrentTimestamp();
-	return IntervalPGetDatum(ahead);
+	return OidIsValid(function) ? TextDatumGetCString(OidFunctionCall0(function)) : "";
 }
 
 /*
- * What to do if nobody has set a worker id although there seem to be other
- * servers, or NULL.  A function in plpgsql finds that out.
+ * What would happen to a call for an id, as far as that can be told without
+ * making one.  *hint is what to do next, "" if there is nothing to do.
  */
 static const char *
-worker_id_hint(void)
+get_state(const Status *status, const char **hint)
 {
-	Oid			function = ExtensionFunction("worker_id_hint", NULL, 0);
-
-	LOCAL_FCINFO(fcinfo, 0);
-	FmgrInfo	flinfo;
-	Datum		hint;
-
-	/* an extension that has not been updated lacks the function */
-	if (!OidIsValid(function))
-		return NULL;
-	fmgr_info(function, &flinfo);
-	InitFunctionCallInfoData(*fcinfo, &flinfo, 0, InvalidOid, NULL, NULL);
-	hint = FunctionCallInvoke(fcinfo);
-	return fcinfo->isnull ? NULL : TextDatumGetCString(hint);
-}
-
-/* What to check although ids can be made, or NULL. */
-static const char *
-ready_hint(const Status *status)
-{
-	const char *hint = worker_id_hint();
-
-	if (hint == NULL && status->mark.other_system != 0 && !status->worker.leased)
-		hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
-	return hint;
-}
-
-/* The hint that comes with a state, or NULL. */
-static const char *
-get_hint(const Status *status, State state)
-{
+	const Layout *layout = status->layout;
+	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz ids_at = Max(status->mark_at, status->last_id_at);
+	int64		tick;
 
-	switch (state)
+	*hint = "Make ids on the primary. After a promotion they are made here.";
+	if (RecoveryInProgress())
+		return "standby";
+
+	*hint = "Call snowflake_nextval(): its error names the setting and its range.";
+	if (!SettingsAreUsable() || layout == NULL ||
+		!WorkerFits(&status->worker, layout))
+		return "unusable settings";
+
+	*hint = WorkerLeaseWords()->hint;
+	if (status->worker.leased &&
+		(status->worker.id < 0 || status->lease_ends <= now ||
+		 is_far_ahead(status->lease_starts, now, 0)))
+		return "no lease";
+
+	*hint = "Set the clock of the server right, or choose a layout with an earlier epoch and restart the server.";
+	if (now < layout->epoch)
+		return "before epoch";
+
+	*hint = "Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.";
+	if (ClockIsRefused())
+		return "clock refused";
+
+	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
+		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.";
+	if (!LayoutTimeToTick(layout, now, &tick) ||
+		(status->has_mark && mark_tick(status) > (uint64) layout->last_tick))
+		return "exhausted";
+
+	*hint = "Call snowflake_nextval(): its error says whether to wait for a transaction that changes the mark, or how to create the mark again.";
+	if (!status->has_mark)
+		return "no mark";
+
+	*hint = "Return to the worker id, and the layout, for which the mark was reset. Only that worker id was said to have made no ids ahead of the clock.";
+	if (is_far_ahead(status->worker_starts, now, 0))
+		return "worker id set aside";
+
+	if (is_far_ahead(status->mark_at, now, (LimitReservation(layout) + 1) * layout->tick) ||
+		is_far_ahead(status->last_id_at, now, layout->tick))
 	{
-		case STATE_READY:
-			return ready_hint(status);
-		case STATE_NO_LEASE:
-			return WorkerLeaseWords()->hint;
-		case STATE_TOO_FAR_AHEAD:
-			return BoundWayOut(status->layout,
-							   ids_at - GetCurrentTimestamp() - setting_max_ahead * INT64CONST(1000),
-							   status->mark.other_layout);
-		case STATE_EXHAUSTED:
-			return status->mark.other_layout ? HINT_OTHER_LAYOUT : state_words[state].hint;
-		default:
-			return state_words[state].hint;
+		*hint = BoundWayOut(layout, ids_at - now - setting_max_ahead * INT64CONST(1000), status->other_layout);
+		return "too far ahead";
 	}
+
+	/* has nobody set a worker id although there seem to be other servers? */
+	*hint = call_sql("worker_id_hint");
+	if (**hint == '\0' && status->mark_from != 0 && !status->worker.leased)
+		*hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
+	return "ready";
+}
+
+/* A row, put together column by column. */
+typedef struct Row
+{
+	Datum		values[20];
+	bool		nulls[20];
+	int			number;
+} Row;
+
+static void
+add(Row *row, Datum value, bool isnull)
+{
+	row->values[row->number] = value;
+	row->nulls[row->number++] = isnull;
+}
+
+/* How far an instant is ahead of the clock. */
+static void
+add_ahead(Row *row, TimestampTz instant)
+{
+	Interval   *ahead = palloc0(sizeof(Interval));
+	bool		isnull = TIMESTAMP_NOT_FINITE(instant);
+
+	if (!isnull)
+		ahead->time = instant - GetCurrentTimestamp();
+	add(row, IntervalPGetDatum(ahead), isnull);
 }
 
 /* status() */
@@ -258,53 +212,39 @@ snowflake_status(PG_FUNCTION_ARGS)
 	const Layout *layout;
 	int			lanes_in_use;
 	int			sessions;
-	State		state;
+	const char *state;
 	const char *hint;
-	Datum		values[20] = {0};
-	bool		nulls[20] = {false};
-	int			i = 0;
+	const char *version;
+	Row			row = {.number = 0};
 
 	get_status(&status);
 	layout = status.layout;
 	LaneGetUse(&lanes_in_use, &sessions);
+	state = get_state(&status, &hint);
+	version = call_sql("version");
 
-	state = get_state(&status);
-	values[i++] = CStringGetTextDatum(state_words[state].name);
-	hint = get_hint(&status, state);
-	nulls[i] = hint == NULL;
-	values[i++] = CStringGetTextDatum(hint != NULL ? hint : "");
-	nulls[i] = status.worker.id < 0;
-	values[i++] = Int32GetDatum((int32) status.worker.id);
-	values[i++] = CStringGetTextDatum(status.worker.leased ? "registry" : "setting");
-	values[i++] = Int32GetDatum(setting_datacenter_id);
-	nulls[i] = nulls[i + 1] = nulls[i + 2] = layout == NULL;
-	if (layout != NULL)
-	{
-		values[i] = CStringGetTextDatum(LayoutToText(layout));
-		values[i + 1] = Int64GetDatum(LaneIdsPerSecond(layout));
-		values[i + 2] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
-	}
-	i += 3;
-	values[i++] = Int32GetDatum(lanes_in_use);
-	values[i++] = Int32GetDatum(sessions);
-	values[i] = ahead_datum(status.last_id_at, &nulls[i]);
-	i++;
-	nulls[i] = !status.has_mark;
-	values[i++] = Int64GetDatum(status.mark.value);
+	add(&row, CStringGetTextDatum(state), false);
+	add(&row, CStringGetTextDatum(hint), *hint == '\0');
+	add(&row, Int32GetDatum((int32) status.worker.id), status.worker.id < 0);
+	add(&row, CStringGetTextDatum(status.worker.leased ? "registry" : "setting"), false);
+	add(&row, Int32GetDatum(setting_datacenter_id), false);
+	add(&row, layout != NULL ? CStringGetTextDatum(LayoutToText(layout)) : 0, layout == NULL);
+	add(&row, layout != NULL ? Int64GetDatum(LaneIdsPerSecond(layout)) : 0, layout == NULL);
+	add(&row, layout != NULL ? TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick)) : 0, layout == NULL);
+	add(&row, Int32GetDatum(lanes_in_use), false);
+	add(&row, Int32GetDatum(sessions), false);
+	add_ahead(&row, status.last_id_at);
+	add(&row, Int64GetDatum(status.mark), !status.has_mark);
 	/* a mark of 0 has no time: no ids have been made yet */
-	values[i] = ahead_datum(status.mark.value == 0 ? DT_NOBEGIN : status.mark_at, &nulls[i]);
-	i++;
-	nulls[i] = status.mark.other_system == 0;
-	values[i++] = Int64GetDatum((int64) status.mark.other_system);
-	nulls[i] = !status.worker.leased;
-	values[i++] = CStringGetTextDatum(WorkerLeaseWords()->name);
-	nulls[i] = nulls[i + 1] = TIMESTAMP_NOT_FINITE(status.lease_ends);
-	values[i++] = TimestampTzGetDatum(status.lease_starts);
-	values[i++] = TimestampTzGetDatum(status.lease_ends);
-	values[i++] = CStringGetTextDatum(LIBRARY_VERSION);
-	values[i++] = CStringGetTextDatum(ExtensionVersion());
-	values[i++] = BoolGetDatum(SettingsArePreloaded());
-	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, i));
+	add_ahead(&row, status.mark == 0 ? DT_NOBEGIN : status.mark_at);
+	add(&row, Int64GetDatum((int64) status.mark_from), status.mark_from == 0);
+	add(&row, CStringGetTextDatum(WorkerLeaseWords()->name), !status.worker.leased);
+	add(&row, TimestampTzGetDatum(status.lease_starts), TIMESTAMP_NOT_FINITE(status.lease_ends));
+	add(&row, TimestampTzGetDatum(status.lease_ends), TIMESTAMP_NOT_FINITE(status.lease_ends));
+	add(&row, CStringGetTextDatum(LIBRARY_VERSION), false);
+	add(&row, CStringGetTextDatum(version), *version == '\0');
+	add(&row, BoolGetDatum(SettingsArePreloaded()), false);
+	PG_RETURN_DATUM(CallRow(fcinfo, row.values, row.nulls, row.number));
 }
 
 /* stat() */

@@ -44,9 +44,8 @@ WorkerGet(Worker *worker)
 }
 
 /*
- * The first tick after the lease.  No barrier is needed: within a lease it is
- * only raised, so an old value is too low, which does no harm; and a new lease
- * is a change, see lane.c.
+ * The first tick after the lease.  No barrier is needed: an old value is too low,
+ * which does no harm, or of another lease, which is a change, see lane.c.
  */
 uint64
 WorkerLeaseEnd(const Worker *worker)
@@ -72,15 +71,6 @@ WorkerCheckField(int elevel, const Layout *layout, LayoutField field,
 				 errhint("Correct the parameter and reload, or choose another layout and restart the server.")));
 }
 
-/* Check a worker or datacenter id, and shift it into its place. */
-static int64
-put_checked(const Layout *layout, LayoutField field, const char *setting,
-			int64 value)
-{
-	WorkerCheckField(ERROR, layout, field, setting, value);
-	return LayoutPut(layout, field, value);
-}
-
 /*
  * Set the bits that distinguish the ids of this server, and of its timeline.
  * Throws an error if a value does not fit the layout.
@@ -88,10 +78,11 @@ put_checked(const Layout *layout, LayoutField field, const char *setting,
 void
 WorkerPutBits(Worker *worker, const Layout *layout)
 {
-	worker->bits =
-		put_checked(layout, FIELD_DATACENTER, "snowflake.datacenter_id",
-					setting_datacenter_id) |
-		put_checked(layout, FIELD_WORKER, "snowflake.worker_id", worker->id) |
+	WorkerCheckField(ERROR, layout, FIELD_DATACENTER, "snowflake.datacenter_id",
+					 setting_datacenter_id);
+	WorkerCheckField(ERROR, layout, FIELD_WORKER, "snowflake.worker_id", worker->id);
+	worker->bits = LayoutPut(layout, FIELD_DATACENTER, setting_datacenter_id) |
+		LayoutPut(layout, FIELD_WORKER, worker->id) |
 		LayoutPut(layout, FIELD_TIMELINE,
 				  GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
 }
@@ -117,30 +108,18 @@ const LeaseWords *
 WorkerLeaseWords(void)
 {
 	static const LeaseWords words[] = {
-		[LEASE_NOT_ASKED] = {
-			"not asked",
-			"The server was started or promoted a moment ago, and asks the registry for a lease. If this state persists, \"max_worker_processes\" might leave no room for the lease worker."
-		},
-		[LEASE_HELD] = {
-			"held",
-			"The lease is renewed after each third of \"snowflake.registry_lease\". If ids reach its end before that, raise \"snowflake.registry_lease\", or lower \"snowflake.max_ahead\"."
-		},
-		[LEASE_UNREACHABLE] = {
-			"unreachable",
-			"The registry cannot be reached. See the reason in the server's log, and check that the registry runs and accepts connections from here. Ids are made again as soon as it answers."
-		},
-		[LEASE_NONE_FREE] = {
-			"none free",
-			"The registry has no free worker id. If it was promoted or restored, wait until the time in the column \"lost_until\" of snowflake_registry.registry. If not, stop a server that is no longer needed, or end a reservation with snowflake_registry.unreserve(). Ids are made again as soon as one is free."
-		},
-		[LEASE_REFUSED] = {
-			"refused",
-			"The registry refuses this server. See the error in the server's log, and correct what it names: the layout, the clock, \"snowflake.registry_lease\" or a grant."
-		},
-		[LEASE_RELEASED] = {
-			"released",
-			"The lease was given back, because the server or its lease worker is being stopped. If this state persists, restart the server."
-		}
+		[LEASE_NOT_ASKED] = {"not asked",
+		"The server was started or promoted a moment ago, and asks the registry for a lease. If this state persists, \"max_worker_processes\" might leave no room for the lease worker."},
+		[LEASE_HELD] = {"held",
+		"The lease is renewed after each third of \"snowflake.registry_lease\". If ids reach its end before that, raise \"snowflake.registry_lease\", or lower \"snowflake.max_ahead\"."},
+		[LEASE_UNREACHABLE] = {"unreachable",
+		"The registry cannot be reached. See the reason in the server's log, and check that the registry runs and accepts connections from here. Ids are made again as soon as it answers."},
+		[LEASE_NONE_FREE] = {"none free",
+		"The registry has no free worker id. If it was promoted or restored, wait until the time in the column \"lost_until\" of snowflake_registry.registry. If not, stop a server that is no longer needed, or end a reservation with snowflake_registry.unreserve(). Ids are made again as soon as one is free."},
+		[LEASE_REFUSED] = {"refused",
+		"The registry refuses this server. See the error in the server's log, and correct what it names: the layout, the clock, \"snowflake.registry_lease\" or a grant."},
+		[LEASE_RELEASED] = {"released",
+		"The lease was given back, because the server or its lease worker is being stopped. If this state persists, restart the server."}
 	};
 	LeaseState	state;
 
@@ -166,10 +145,7 @@ first_tick_from(const Layout *layout, TimestampTz instant)
 	return tick + 1;
 }
 
-/*
- * Use a worker id for ids whose time is at or after one instant and before
- * another.  The registry grants it to nobody else for that time.
- */
+/* Use a worker id for ids whose time is from one instant to before another. */
 void
 WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 {
@@ -204,10 +180,7 @@ WorkerSetLeaseState(LeaseState state)
 	LWLockRelease(&shared->lock);
 }
 
-/*
- * Stop making ids under the lease.  Returns the first instant after all of
- * them: by invariant 3 in lane.c, no session makes one after that.
- */
+/* Stop making ids under the lease.  Returns the first instant after all of them. */
 TimestampTz
 WorkerEndLease(void)
 {

@@ -103,7 +103,7 @@ is_deeply([ grep { $reference !~ /^\| `\Q$_\E` \| time:/m } @presets ], [], 'all
 
 chomp(my $include = qx("$ENV{PG_CONFIG}" --includedir-server));
 my %sqlstate;
-foreach (split /\n/, slurp_file("$include/utils/errcodes.h") . slurp_file('src/errors.h'))
+foreach (split /\n/, slurp_file("$include/utils/errcodes.h") . slurp_file('src/stats.h'))
 {
 	$sqlstate{$1} = $2 =~ tr/',//dr if /^#define (ERRCODE_\w+)\s+MAKE_SQLSTATE\(([^)]*)\)/;
 }

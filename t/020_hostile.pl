@@ -254,7 +254,7 @@ is( functions_of('snowflake'),
 		  fixed_columns functions grants inheritance_tree integer_functions key_defaults layout likely_references recreation_error sequence_uses
 		  lock_table named_columns obstacles other_columns partition_grid partitions recreate_view recreation
 		  report_locks report_references snowflake_adopt snowflake_adopt_all step_parts suffixes topmost_tables try_widening widening widening_error
-		  worker_id_hint), keys %calls),
+		  version worker_id_hint), keys %calls),
 	'the test calls all functions of the extension');
 
 sql([ $node, $database ], $tables);

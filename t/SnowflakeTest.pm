@@ -22,7 +22,7 @@ our @EXPORT = (
 	@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(
 	  sleep time
 	  new_server new_hunting_server new_registry lease_from add_database add_sql_database new_standby restart_with
-	  sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails open_session
+	  sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails awaited_seconds open_session
 	  start_clients finish_clients run_clients wait_until_alone
 	  begin_query take_errors wait_until
 	  set_and_reload crash wait_for_connections
@@ -322,6 +322,17 @@ sub sql_fails
 	my $ok = is($code, $expected, $name) or diag($message);
 	like($message, $pattern, "$name: messages") if $pattern;
 	return $ok;
+}
+
+# How many seconds a call that fails would have to wait for the clock, by its message.
+sub awaited_seconds
+{
+	my ($where, $sql) = @_;
+	my (undef, $message) = sqlstate_of($where, $sql);
+	my ($time, $awaited) = $message =~ /time that ids follow is (.*), and has to reach (.*) before the next id/
+	  or return $message;
+
+	return sql($where, "SELECT extract(epoch FROM '$awaited'::timestamptz - '$time')");
 }
 
 sub sql_succeeds
