@@ -513,11 +513,13 @@ WorldFault(void)
 		case 1:
 
 			/*
-			 * without bits for it, or with ids of another layout, only a
-			 * synchronous standby may take over
+			 * with ids of another layout, only a synchronous standby may take
+			 * over; and where the bits of a timeline come again, only if no
+			 * ids were lost before
 			 */
-			if (!always_synchronous &&
-				(timeline >= LayoutLargest(world_layout, FIELD_TIMELINE) || has_other_layout))
+			if ((has_other_layout && !always_synchronous) ||
+				(timeline >= LayoutLargest(world_layout, FIELD_TIMELINE) &&
+				 (has_lost_ids || !always_synchronous)))
 				break;
 			counts.promotions++;
 			restart(on_standby, true);
