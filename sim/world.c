@@ -565,7 +565,6 @@ WorldRest(void)
 	Say("faults have stopped");
 	clock_drift = 0;
 	glitch_ends_at = 0;
-	registry_offset = 0;
 	standby_returns_at = 0;
 	configured_ahead = 20000;
 	configured_wait = 5000;
@@ -577,6 +576,8 @@ WorldRest(void)
 	/* the clock gets beyond all that was made, or found */
 	highest = PromiseHighestOffset();
 	wall_offset = Max(Max(wall_offset, highest), 0);
+	/* and so does that of the registry, which refuses servers far ahead of it */
+	registry_offset = wall_offset;
 	now = furthest = WallClock();
 	for (int i = 0; i < plan.num_databases; i++)
 	{
