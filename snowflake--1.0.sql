@@ -2077,8 +2077,8 @@ BEGIN
 		FROM touched
 		ORDER BY oid
 	LOOP
-		RAISE NOTICE 'table % will be % (%)', member::regclass, what,
-			pg_size_pretty(pg_total_relation_size(member));
+		RAISE NOTICE 'table % will be % (% MB)', member::regclass, what,
+			pg_total_relation_size(member) / 1048576;
 	END LOOP;
 END
 $$;
@@ -2351,8 +2351,8 @@ BEGIN
 			FROM unnest(obstacles.removal) WITH ORDINALITY AS part (text, position)
 			UNION ALL
 			SELECT 2, relid::bigint, relid, false, NULL, widening,
-				format('table %s will be rewritten (%s)%s: %s', relid::regclass,
-					(SELECT pg_size_pretty(sum(pg_total_relation_size(part)))
+				format('table %s will be rewritten (%s MB)%s: %s', relid::regclass,
+					(SELECT sum(pg_total_relation_size(part) / 1048576)
 					FROM snowflake_internal.inheritance_tree(relid) AS part),
 					-- foreign keys on columns whose type changes are checked again
 					', which also locks ' || (SELECT string_agg(DISTINCT other::regclass::text, ', ')

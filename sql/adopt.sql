@@ -1,4 +1,7 @@
 \set SHOW_CONTEXT never
+-- by a superuser whose name can be printed
+CREATE ROLE regress_snowflake_superuser SUPERUSER;
+SET SESSION AUTHORIZATION regress_snowflake_superuser;
 CREATE VIEW one AS SELECT 1 AS one;
 
 -- What happens to a column
@@ -659,3 +662,6 @@ DROP VIEW properties;
 DROP SCHEMA fixed CASCADE;
 DROP FUNCTION own_number(int);
 RESET client_min_messages;
+RESET SESSION AUTHORIZATION;
+REASSIGN OWNED BY regress_snowflake_superuser TO CURRENT_USER;
+DROP ROLE regress_snowflake_superuser;

@@ -100,7 +100,7 @@ UPDATE snowflake_internal.guard SET bound = 0;
 DELETE FROM snowflake_internal.guard;
 INSERT INTO snowflake_internal.guard VALUES (0, 0, 0);
 TRUNCATE snowflake_internal.guard;
-COPY snowflake_internal.guard FROM '/dev/null';
+\copy snowflake_internal.guard FROM /dev/null
 SELECT setval('snowflake_internal.guard', 1);
 REFRESH MATERIALIZED VIEW snowflake_internal.guard;
 SELECT count(*), min(bound) = :mark AS kept FROM snowflake_internal.guard;

@@ -13,7 +13,9 @@ CREATE TABLE vectors (
 	tag int,
 	source text
 );
-COPY vectors FROM :'file' CSV HEADER;
+-- the client reads the file; \copy itself expands no variables
+\set copy_file '\\copy vectors FROM ' :'file' ' CSV HEADER'
+:copy_file
 SELECT count(*) FROM vectors;
 
 -- each must decode to its fields
