@@ -95,7 +95,7 @@ $node->reload;
 sql_fails(
 	[ $node, 'psql', 'owner' ], q{SELECT snowflake_configure('snowflake', 3, durable => true)},
 	$is_new ? '00000' : '55000', 'durable settings, with a low wal_level',
-	$is_new ? undef   : qr/DETAIL: .*wal_level is "minimal"/);
+	$is_new ? undef   : qr/DETAIL: .*while wal_level is "minimal"/);
 sql($node, 'ALTER SYSTEM RESET wal_writer_delay');
 $node->reload;
 
