@@ -5,8 +5,9 @@ use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
 
-# the instant that the clock got to by accident
-my $accident = time + 100 * 86400;
+# The instant that the clock got to by accident.  A server with assertions aborts if the clock
+# steps by more than 24 days.
+my $accident = time + 20 * 86400;
 
 # A reset by an operator who states that a worker id has made no ids.
 sub reset_for
@@ -21,7 +22,7 @@ sub reset_for
 sub next_id
 {
 	my ($node, $database) = @_;
-	my ($ret, $out, $err) = $node->psql($database // 'postgres', sprintf <<'EOC', $accident - 50 * 86400);
+	my ($ret, $out, $err) = $node->psql($database // 'postgres', sprintf <<'EOC', $accident - 10 * 86400);
 \set VERBOSITY verbose
 SELECT snowflake_worker_id(id), extract(epoch FROM snowflake_timestamp(id)) < %f FROM snowflake_nextval() AS id;
 EOC

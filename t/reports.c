@@ -11,7 +11,8 @@
  * to the file that SNOWFLAKE_TEST_REPORTS names.
  *
  * It does not see content locks from PostgreSQL 19 on, where they are no
- * LWLocks any more, nor the lock of the mark in a parallel worker.
+ * LWLocks any more, nor any LWLock in early minor releases, which cannot list
+ * those that are held, nor the lock of the mark in a parallel worker.
  *
  *-------------------------------------------------------------------------
  */
@@ -74,6 +75,10 @@ holds_mark(void)
 }
 
 #if PG_VERSION_NUM < 190000
+/* early minor releases have no such function */
+extern void ForEachLWLockHeldByMe(void (*callback) (LWLock *, LWLockMode, void *),
+								  void *context) __attribute__((weak));
+
 static void
 look_at_lwlock(LWLock *lock, LWLockMode mode, void *held)
 {
@@ -104,7 +109,8 @@ emit_log(ErrorData * error)
 		next_emit_log(error);
 
 #if PG_VERSION_NUM < 190000
-	ForEachLWLockHeldByMe(look_at_lwlock, &holds_lwlock);
+	if (ForEachLWLockHeldByMe != NULL)
+		ForEachLWLockHeldByMe(look_at_lwlock, &holds_lwlock);
 #endif
 	/* a PANIC ends all sessions */
 	if (path != NULL && error->elevel < PANIC &&
