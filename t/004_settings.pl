@@ -233,7 +233,8 @@ sql_is($node, 'SELECT snowflake_nextval() > 0', 't', 'the old library continues 
 $node->stop;
 
 # No shared memory left
-$node = new_server('memory', max_connections => 20, max_locks_per_transaction => 10);
+$node =
+  new_server('memory', max_connections => 20, max_locks_per_transaction => 10, dynamic_shared_memory_type => 'mmap');
 $node->restart;
 if ($node->pg_version < 17)
 {
@@ -242,9 +243,9 @@ if ($node->pg_version < 17)
 }
 else
 {
-	# limit the size of files, and so of segments of shared memory
+	# limit the size of files, and so of segments of shared memory, to some blocks
 	my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
-	system_or_bail('prlimit', '--pid', $postmaster, '--fsize=200000');
+	system_or_bail('prlimit', '--pid', $postmaster, '--fsize=196608');
 }
 sql_fails(
 	$node, 'SELECT snowflake_nextval()', '53200', 'a lack of shared memory is an error',
