@@ -405,11 +405,15 @@ SettingsArePreloaded(void)
 	return preloaded;
 }
 
-/* Whether SettingsCheckUsable() would throw no error. */
-bool
-SettingsAreUsable(void)
+/* The setting for which SettingsCheckUsable() would throw an error, or NULL. */
+const char *
+SettingsUnusable(void)
 {
-	return first_lost() == NULL && (preloaded || !SettingsRegistryIsUsed());
+	const FoundSetting *found = first_lost();
+
+	if (found != NULL)
+		return found->name;
+	return preloaded || !SettingsRegistryIsUsed() ? NULL : "snowflake.registry";
 }
 
 /* Whether setting_layout is what the server's configuration says. */

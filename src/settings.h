@@ -35,6 +35,6 @@ extern void SettingsCheckUsable(void);
 extern bool SettingsLayoutIsUsable(void);
 extern bool SettingsRegistryIsUsed(void);
 extern bool SettingsArePreloaded(void);
-extern bool SettingsAreUsable(void);
+extern const char *SettingsUnusable(void);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

@@ -124,16 +124,22 @@ get_state(const Status *status, const char **hint)
 	const Layout *layout = status->layout;
 	TimestampTz now = GetCurrentTimestamp();
 	TimestampTz ids_at = Max(status->mark_at, status->last_id_at);
+	const char *unusable;
 	int64		tick;
 
 	*hint = "Make ids on the primary. After a promotion they are made here.";
 	if (RecoveryInProgress())
 		return "standby";
 
-	*hint = "Call snowflake_nextval(): its error names the setting and its range.";
-	if (!SettingsAreUsable() || layout == NULL ||
-		!WorkerFits(&status->worker, layout))
+	unusable = SettingsUnusable();
+	if (unusable == NULL)
+		unusable = layout ? WorkerUnfit(&status->worker, layout) : "snowflake.layout";
+	if (unusable != NULL)
+	{
+		*hint = psprintf("Correct \"%s\" in the server's configuration, and reload or restart the server. The error of snowflake_nextval() says what it takes.",
+						 unusable);
 		return "unusable settings";
+	}
 
 	*hint = WorkerLeaseWords()->hint;
 	if (status->worker.leased &&

@@ -95,12 +95,15 @@ WorkerMask(const Layout *layout)
 		LayoutPut(layout, FIELD_WORKER, LayoutLargest(layout, FIELD_WORKER));
 }
 
-/* Whether WorkerPutBits() would throw no error. */
-bool
-WorkerFits(const Worker *worker, const Layout *layout)
+/* The setting for which WorkerPutBits() would throw an error, or NULL. */
+const char *
+WorkerUnfit(const Worker *worker, const Layout *layout)
 {
-	return worker->id <= LayoutLargest(layout, FIELD_WORKER) &&
-		setting_datacenter_id <= LayoutLargest(layout, FIELD_DATACENTER);
+	if (worker->id > LayoutLargest(layout, FIELD_WORKER))
+		return worker->leased ? "snowflake.registry" : "snowflake.worker_id";
+	if (setting_datacenter_id > LayoutLargest(layout, FIELD_DATACENTER))
+		return "snowflake.datacenter_id";
+	return NULL;
 }
 
 /* The state of the lease, as status and errors show it. */

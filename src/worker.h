@@ -34,7 +34,7 @@ extern void WorkerCheckField(int elevel, const Layout *layout,
 							 LayoutField field, const char *setting, int64 value);
 extern void WorkerPutBits(Worker *worker, const Layout *layout);
 extern int64 WorkerMask(const Layout *layout);
-extern bool WorkerFits(const Worker *worker, const Layout *layout);
+extern const char *WorkerUnfit(const Worker *worker, const Layout *layout);
 extern const LeaseWords *WorkerLeaseWords(void);
 
 /* for the lease worker */

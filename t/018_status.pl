@@ -193,7 +193,9 @@ $node->wait_for_log(
 sql_becomes_true($node, 'SELECT worker_id = 4711 FROM snowflake_status()', 'the status shows new settings');
 sql_fails($node, 'SELECT snowflake_nextval()', 'F0000', 'no ids if the worker id is out of range');
 is(stat_of($node, 'unusable_settings'), 1, 'the failure is counted');
-is(status_of($node, 'state'), 'unusable settings', 'the state shows it');
+like(
+	status_of($node, 'state, hint'), qr/^unusable settings\|Correct "snowflake\.worker_id"/,
+	'the state shows it, and the hint names the setting');
 
 # a registry that does not exist
 restart_with($node, conf => "snowflake.registry = 'host=/nowhere'\nsnowflake.worker_id = 0");
@@ -212,6 +214,7 @@ is(status_of($unusable, 'state, layout IS NULL'), 'unusable settings|f', 'the la
 sql_is($unusable, 'SET client_min_messages = error; SELECT snowflake_worker_id(1)', 0, 'and ids are decoded');
 $unusable->restart;
 is(status_of($unusable, 'state, layout, last_instant, ids_ahead'), 'unusable settings|||', 'there is no layout');
+like(status_of($unusable, 'hint'), qr/^Correct "snowflake\.layout"/, 'which the hint names');
 sql_fails($unusable, 'SELECT snowflake_worker_id(1)', 'F0000', 'so ids are not decoded');
 
 # a layout whose ids are all less than the mark
