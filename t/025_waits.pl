@@ -51,6 +51,17 @@ sub stalled_client
 	return ($client, $pid);
 }
 
+# End it.  IPC::Run's kill_kill() would first send a signal that a stopped process does not get,
+# and then not wait long enough on a busy machine.
+sub kill_client
+{
+	my ($client) = @_;
+
+	$client->signal('KILL');
+	$client->finish;
+	return;
+}
+
 # How many rows fill the buffers of the socket, and half of what the session sends at once.
 sub rows_to_stall
 {
@@ -68,7 +79,7 @@ sub rows_to_stall
 
 		$node->poll_query_until('postgres', "SELECT ($stuck) OR ($done)") or die 'client did not go on';
 		(sql($node, $stuck) eq 't' ? $too_many : $fit) = $rows;
-		$client->kill_kill(grace => 0);
+		kill_client($client);
 	}
 	$gate->quit;
 	return $fit - 4;
@@ -141,7 +152,7 @@ sql($node, "SELECT pg_cancel_backend($stalled_pid)");
 wait_until($node, $stalled_pid, "wait_event = 'ClientWrite'", 'it is canceled, but cannot send the error');
 set_and_reload($node, "synchronous_standby_names = ''");
 sql_is($node, "SET statement_timeout = '20s'; SELECT snowflake_nextval() > 0", 't', 'others make ids');
-$stalled->kill_kill(grace => 0);
+kill_client($stalled);
 $node->stop;
 
 # Clients that do not read their errors.  Each has one that an ordinary user, or the owner
@@ -187,7 +198,7 @@ $node->safe_psql('far', "SELECT setval('snowflake_internal.mark', 1)");
 $node->safe_psql('none', "ALTER MATERIALIZED VIEW snowflake_internal.put_away RENAME TO guard");
 my $in_time = "SET statement_timeout = '30s'; SELECT snowflake_nextval() > 0";
 sql_is([ $node, $_ ], $in_time, 't', "$_: others make ids") foreach 'far', 'locked', 'none';
-$_->[1]->kill_kill(grace => 0) foreach @stalled;
+kill_client($_->[1]) foreach @stalled;
 sql_is([ $node, 'created' ], $in_time, 't', 'created: others make ids');
 $node->stop;
 
