@@ -38,6 +38,8 @@ release_version()
 	command -v apt-get >/dev/null || die "found no PostgreSQL server: install one, or set PG_CONFIG"
 	# a new machine has no list of packages yet
 	version=$(server_package)
+	[ -n "$version" ] || can_be_root ||
+		die "install these packages first: postgresql postgresql-server-dev-all make gcc libipc-run-perl tini"
 	[ -n "$version" ] || as_root apt-get update -q </dev/null >&2
 	version=$(server_package)
 	[ -n "$version" ] || die "this release has no package postgresql: set PG_CONFIG"
@@ -65,12 +67,17 @@ native_version()
 	echo "$version"
 }
 
+can_be_root()
+{
+	[ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null
+}
+
 as_root()
 {
 	if [ "$(id -u)" -eq 0 ]; then
 		"$@"
 	else
-		command -v sudo >/dev/null || die "run this as root: $*"
+		can_be_root || die "run this as root: $*"
 		sudo "$@"
 	fi
 }
@@ -118,7 +125,7 @@ need_packages()
 	done
 	[ ${#missing[@]} -eq 0 ] && return
 
-	[ "$(id -u)" -eq 0 ] || command -v sudo >/dev/null || die "install these packages first: ${missing[*]}"
+	can_be_root || die "install these packages first: ${missing[*]}"
 	echo "Installing packages, which stay: ${missing[*]}" >&2
 	for version in "${missing[@]}"; do
 		[[ $version =~ ^postgresql-([0-9]+)$ ]] || continue
@@ -189,7 +196,7 @@ lacks_releases()
 	chroot / true 2>/dev/null || { echo "chroot is not permitted here"; return; }
 	mkdir -p "$dir"
 	null=$(mktemp --dry-run "$dir/null.XXXXXX")
-	{ mknod "$null" c 1 3 && : >"$null"; } 2>/dev/null || { echo "$dir cannot have devices"; return; }
+	{ mknod "$null" c 1 3 && : >"$null"; } 2>/dev/null || { rm -f "$null"; echo "$dir cannot have devices"; return; }
 	rm "$null"
 	if ! command -v debootstrap >/dev/null; then
 		{ command -v apt-get >/dev/null && (need_packages debootstrap); } || echo "there is no debootstrap"
@@ -228,34 +235,41 @@ make_release()
 	! mountpoint --quiet "$dir/proc" || umount "$dir/proc"
 	rm -rf --one-file-system "$dir.ready" "$dir"
 	mkdir -p "$(dirname "$dir")"
-	[ "$release" != sid ] || packages=("${packages[@]:2}")
-	debootstrap "${options[@]}" --variant=minbase --include="$(IFS=,; echo "${packages[*]}")" \
+	debootstrap "${options[@]}" --variant=minbase --include="$(IFS=,; echo "${packages[*]:2}")" \
 		"$release" "$dir" "" "$script" \
 		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
 	# accept an expired package list, as a future release may have
 	echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/snowflake"
-	if [ "$release" = sid ]; then
-		install_server_in_sid "$version" >>"$dir.log" 2>&1 || {
-			echo "# skipped: PostgreSQL $version: no packages are available, see $dir.log"
-			exit 0
-		}
-	fi
+	# where nothing can be mounted, this would fail for the lack of /proc; no test needs it
+	unshare --mount true 2>/dev/null || {
+		chroot "$dir" dpkg-divert --local --rename --add /usr/bin/systemd-tmpfiles >>"$dir.log"
+		ln -s true "$dir/usr/bin/systemd-tmpfiles"
+	}
+	install_server "$1" "${packages[@]:0:2}" >>"$dir.log" 2>&1 || {
+		[ "$release" = sid ] || { tail -n 20 "$dir.log"; return 1; }
+		echo "# skipped: PostgreSQL $version: no packages are available, see $dir.log"
+		exit 0
+	}
 	echo "$include" >"$dir.ready"
 }
 
-# Install a version that is not released yet: experimental has it, and later sid.
-install_server_in_sid()
+# Install the packages of a server in its release.  One that is not released yet is in
+# experimental, and later in sid.
+install_server()
 {
-	local version=$1 suffix dir
-	local packages=("postgresql-$version" "postgresql-server-dev-$version" "postgresql-client-$version"
-		libpq5 libpq-dev)
+	local version=$1 suffix suffixes=('') dir
+	shift
 
 	dir=$(release_dir "$version")
-	sed 's/ sid / experimental /' "$dir/etc/apt/sources.list" >"$dir/etc/apt/sources.list.d/experimental.list"
+	if [ "${debian_release[${version%:*}]}" = sid ]; then
+		sed 's/ sid / experimental /' "$dir/etc/apt/sources.list" >"$dir/etc/apt/sources.list.d/experimental.list"
+		set -- "$@" "postgresql-client-${version%:*}" libpq5 libpq-dev
+		suffixes+=(/experimental)
+	fi
 	in_release "$version" root apt-get update -q || return
-	for suffix in '' /experimental; do
+	for suffix in "${suffixes[@]}"; do
 		in_release "$version" root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
-			apt-get install -q -y --no-install-recommends "${packages[@]/%/$suffix}" && return
+			apt-get install -q -y --no-install-recommends "${@/%/$suffix}" && return
 	done
 }
 
