@@ -76,8 +76,8 @@ holds_mark(void)
 
 #if PG_VERSION_NUM < 190000
 /* early minor releases have no such function */
-extern void ForEachLWLockHeldByMe(void (*callback) (LWLock *, LWLockMode, void *),
-								  void *context) __attribute__((weak));
+typedef void (*LWLockCallback) (LWLock *, LWLockMode, void *);
+extern void ForEachLWLockHeldByMe(LWLockCallback, void *) __attribute__((weak));
 
 static void
 look_at_lwlock(LWLock *lock, LWLockMode mode, void *held)
