@@ -186,14 +186,21 @@ as_user()
 	fi
 }
 
+# Whether this machine lets us mount; most containers do not.
+can_mount()
+{
+	unshare --mount mount -t tmpfs tmpfs /tmp 2>/dev/null
+}
+
 # Print why this machine cannot hold other releases of Debian, if so.  Downloads nothing but
 # debootstrap.
 lacks_releases()
 {
-	local dir=${SNOWFLAKE_TEST_DIR:-/var/cache/snowflake-test} null
+	local dir null
 
 	[ "$(id -u)" -eq 0 ] || { echo "only root can test on another release of Debian"; return; }
 	chroot / true 2>/dev/null || { echo "chroot is not permitted here"; return; }
+	dir=$(dirname "$(release_dir 15)")
 	mkdir -p "$dir"
 	null=$(mktemp --dry-run "$dir/null.XXXXXX")
 	{ mknod "$null" c 1 3 && : >"$null"; } 2>/dev/null || { rm -f "$null"; echo "$dir cannot have devices"; return; }
@@ -240,8 +247,8 @@ make_release()
 		>"$dir.log" 2>&1 || { tail -n 20 "$dir.log"; return 1; }
 	# accept an expired package list, as a future release may have
 	echo 'Acquire::Check-Valid-Until "false";' >"$dir/etc/apt/apt.conf.d/snowflake"
-	# where nothing can be mounted, this would fail for the lack of /proc; no test needs it
-	unshare --mount true 2>/dev/null || {
+	# without /proc, this would fail; no test needs it
+	can_mount || {
 		chroot "$dir" dpkg-divert --local --rename --add /usr/bin/systemd-tmpfiles >>"$dir.log"
 		ln -s true "$dir/usr/bin/systemd-tmpfiles"
 	}
@@ -289,9 +296,8 @@ in_directory()
 	shift 2
 	inside=(chroot "$dir" runuser -u "$user" -- env -u TMPDIR -u PG_CONFIG "$@")
 
-	# In most containers nothing can be mounted.  Then the command goes without /proc, and its
-	# servers have dynamic shared memory of the kind that initdb finds usable.
-	unshare --mount true 2>/dev/null || { "${inside[@]}"; return; }
+	# else without /proc, and with dynamic shared memory of the kind that initdb finds usable
+	can_mount || { "${inside[@]}"; return; }
 	# the mounts go away with the last process in the namespace
 	# shellcheck disable=SC2016
 	unshare --mount --pid --fork --kill-child bash -c '
