@@ -133,10 +133,7 @@ GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
 CREATE FUNCTION snowflake_internal.current_guard(
 	OUT bound bigint,
-	OUT exempt bigint,
-	OUT others bigint,
 	OUT layout bigint,
-	OUT older bigint,
 	OUT system bigint)
 AS 'MODULE_PATHNAME', 'snowflake_current_guard'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -147,21 +144,15 @@ COMMENT ON FUNCTION snowflake_internal.current_guard() IS
 'the row of snowflake_internal.guard, so that REFRESH keeps it';
 
 CREATE MATERIALIZED VIEW snowflake_internal.guard USING heap AS
-SELECT bound, exempt, others, layout, older, system
+SELECT bound, layout, system
 FROM snowflake_internal.current_guard();
 
 COMMENT ON MATERIALIZED VIEW snowflake_internal.guard IS
 'the guard of the mark, which no SQL command lowers';
 COMMENT ON COLUMN snowflake_internal.guard.bound IS
 'no snowflake id of this database is greater than this';
-COMMENT ON COLUMN snowflake_internal.guard.exempt IS
-'the worker that last reset the mark: datacenter_id << 32 | worker_id, or -1';
-COMMENT ON COLUMN snowflake_internal.guard.others IS
-'all other workers make ids above this';
 COMMENT ON COLUMN snowflake_internal.guard.layout IS
 'a hash of the layout with which ids are made; 0 if none have been made yet';
-COMMENT ON COLUMN snowflake_internal.guard.older IS
-'no id of another layout is greater than this';
 COMMENT ON COLUMN snowflake_internal.guard.system IS
 'the system identifier of the server that makes the ids, as in pg_control_system()';
 
@@ -175,16 +166,6 @@ GRANT EXECUTE ON FUNCTION snowflake_advance(bigint, boolean) TO pg_database_owne
 
 COMMENT ON FUNCTION snowflake_advance(bigint, boolean) IS
 'make all new ids of this database greater than an id that came from elsewhere; force: even if that id is far ahead of the clock (only for superusers)';
-
-CREATE FUNCTION snowflake_reset_mark(worker_id integer)
-RETURNS void
-AS 'MODULE_PATHNAME', 'snowflake_reset_mark'
-LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
-
-REVOKE EXECUTE ON FUNCTION snowflake_reset_mark(integer) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_reset_mark(integer) IS
-'set the mark back to the clock after the clock was far ahead; worker_id: the caller states that this worker id, which must be the one in force, has never made an id in this database (if it has, ids can be made twice); the other ways are to wait, or to raise snowflake.max_ahead';
 
 --
 -- Reading ids, and the ids of a time.  Each function has two forms: one for the layout

@@ -120,7 +120,6 @@ print_counts(uint64 num_seeds, double elapsed)
 	print_count("promotions", counts.promotions);
 	print_count("steps of the clock", counts.clock_steps);
 	print_count("interrupts", counts.cancels);
-	print_count("resets", counts.resets);
 	print_count("advances", counts.advances);
 	print_count("transactions", counts.transactions);
 	print_count("stale reads", counts.stale_reads);

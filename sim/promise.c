@@ -21,7 +21,6 @@ typedef struct MadeId
 	int64		id;
 	int			incarnation;	/* of the extension that made it */
 	int			run;			/* of the server */
-	int			lies;			/* of operators, before it was made */
 	uint32		seed;			/* entries of other seeds are free */
 } MadeId;
 
@@ -209,18 +208,6 @@ check_lag(int64 id, uint64 tick)
 					  id, lagged);
 }
 
-/* An operator who does not tell the truth about a reset repeats these ids. */
-static bool
-is_owed_to_lie(const Database *database, int64 id, int lies)
-{
-	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, id);
-
-	/* the reset may have been done, but not have returned */
-	if (plan.lies && database->resetting > 0)
-		return true;
-	return lies < database->lies && (database->lied & (UINT64CONST(1) << worker_id)) != 0 && id <= database->lied_up_to;
-}
-
 /* Remember an id, and that it is made only once. */
 static void
 remember(int64 id, const Database *database)
@@ -235,7 +222,7 @@ remember(int64 id, const Database *database)
 
 	for (; made[hash].seed == made_seed; hash = (hash + 1) & ((1 << ID_BITS) - 1))
 	{
-		if (made[hash].id != id || is_owed_to_lie(database, id, made[hash].lies))
+		if (made[hash].id != id)
 			continue;
 		if (made[hash].incarnation == incarnation)
 			PromiseBroken("id " INT64_FORMAT " is made twice in a database, by runs %d and %d of the server",
@@ -249,28 +236,21 @@ remember(int64 id, const Database *database)
 	made[hash].id = id;
 	made[hash].incarnation = incarnation;
 	made[hash].run = run;
-	made[hash].lies = database->lies;
 	made[hash].seed = made_seed;
 }
 
-/* Whether no reset, or another extension, has changed the bounds meanwhile. */
+/* Whether the database has had one mark since the call began. */
 static bool
-nothing_was_reset(void)
+has_same_mark(void)
 {
-	return databases[me->database].resets == me->resets && databases[me->database].resetting == 0;
+	return databases[me->database].marks == me->marks;
 }
 
-/* The largest id of a worker that the mark covers. */
+/* The largest id that the mark covers. */
 static int64
-largest_of(const Disk *disk, int64 worker_id)
+largest_of(const Disk *disk)
 {
-	const Guard *guard = &disk->guard;
-	int64		bound = Max(disk->value, guard->bound);
-
-	/* the worker that has reset the mark makes ids below the others' */
-	if (worker_id == guard->exempt && guard->layout == world_layout->hash && !plan.lies && nothing_was_reset())
-		return bound;
-	return Max(bound, guard->others);
+	return Max(disk->value, disk->guard.bound);
 }
 
 static bool
@@ -293,14 +273,13 @@ PromiseIds(int64 first, int64 last)
 {
 	Database   *database = &databases[me->database];
 	const Disk *disk = TransactionSees(database);
-	const Guard *guard = &disk->guard;
 	Disk		on_disk = DiskFlushed(database, false);
 	Disk		standby = DiskFlushed(database, true);
 	uint64		tick = LayoutGet(world_layout, FIELD_TIME, last);
 	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, last);
 	int64		clock = WALL_AT_REFERENCE_0 + reference + highest_offset;
 	int			layout = world_layout - layouts;
-	bool		is_quiet = nothing_was_reset();
+	bool		is_quiet = has_same_mark();
 	bool		has_bound;
 
 	counts.ids += last - first + 1;
@@ -308,7 +287,6 @@ PromiseIds(int64 first, int64 last)
 	if (first <= me->last_id)
 		PromiseBroken("a session goes from id " INT64_FORMAT " to " INT64_FORMAT, me->last_id, first);
 	me->last_id = last;
-	database->used |= UINT64CONST(1) << worker_id;
 	for (int64 id = first; id <= last; id++)
 		remember(id, database);
 
@@ -328,18 +306,14 @@ PromiseIds(int64 first, int64 last)
 
 	/* an extension that is being created, or is gone, has no bound there */
 	has_bound = OidIsValid(disk->extension) && database->changer != me;
-	if (has_bound && on_disk.extension == disk->extension && last > largest_of(&on_disk, worker_id))
-		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, largest_of(&on_disk, worker_id));
-	if (has_bound && always_synchronous && standby.extension == disk->extension && last > largest_of(&standby, worker_id))
-		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby, worker_id));
+	if (has_bound && on_disk.extension == disk->extension && last > largest_of(&on_disk))
+		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, largest_of(&on_disk));
+	if (has_bound && always_synchronous && standby.extension == disk->extension && last > largest_of(&standby))
+		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby));
 	if (is_quiet && first <= disk->found)
 		PromiseBroken("id " INT64_FORMAT " is not above the bound found at the start, " INT64_FORMAT, first, disk->found);
 	if (is_quiet && first <= me->above)
 		PromiseBroken("id " INT64_FORMAT " is not above an advance, " INT64_FORMAT, first, me->above);
-	if (is_quiet && !plan.leased && first <= guard->others &&
-		(worker_id != guard->exempt || guard->layout != world_layout->hash))
-		PromiseBroken("id " INT64_FORMAT " of worker %d, which has not reset the mark, is below " INT64_FORMAT,
-					  first, (int) worker_id, guard->others);
 	if (plan.leased && !is_leased(worker_id, tick))
 		PromiseBroken("id " INT64_FORMAT " of worker %d, tick " UINT64_FORMAT ", is in no lease", last, (int) worker_id, tick);
 	if (highest_ahead >= 0 &&
@@ -367,8 +341,6 @@ is_in_the_way(void)
 			/* what it knew of a mark is gone */
 			if (!OidIsValid(disk->extension) || disk->extension != me->extension_before)
 				return true;
-			if (strstr(me->report.message, "of worker id") != NULL)
-				return disk->guard.others > 0 || disk->guard.older > 0 || plan.transact;
 			if (strstr(me->report.message, "set back") != NULL && !was_set_back)
 				return false;
 			for (int i = 0; i < MAX_DATABASES; i++)
@@ -406,7 +378,7 @@ PromiseReport(int elevel, const char *file, int line)
 	if (WorldMustGiveIds() && strcmp(me->doing, "nextval") == 0 &&
 		me->report.code != ERRCODE_QUERY_CANCELED && me->report.code != ERRCODE_ADMIN_SHUTDOWN)
 		PromiseBroken("no id although nothing is in the way: %s:%d", file, line);
-	if (nothing_was_reset() && me->began > stepped_at && !is_in_the_way())
+	if (has_same_mark() && me->began > stepped_at && !is_in_the_way())
 		PromiseBroken("an error names what is not in the way: %s", me->report.message);
 }
 

@@ -14,10 +14,7 @@
 #include "world.h"
 
 extern Datum snowflake_advance(PG_FUNCTION_ARGS);
-extern Datum snowflake_reset_mark(PG_FUNCTION_ARGS);
 extern Datum snowflake_begin(PG_FUNCTION_ARGS);
-
-#define WORKER_BIT(worker)	(UINT64CONST(1) << (worker))
 
 static void
 call(Datum (*function) (PG_FUNCTION_ARGS), Datum arg0, Datum arg1)
@@ -40,7 +37,7 @@ begin_call(const char *name)
 	me->began = reference;
 	me->arena_used = 0;
 	me->above = TransactionSees(database)->advanced;
-	me->resets = database->resets;
+	me->marks = database->marks;
 	me->extension_before = TransactionSees(database)->extension;
 }
 
@@ -92,14 +89,14 @@ advance(void)
 {
 	Database   *database = &databases[me->database];
 	int64		id = id_ahead(3000000);
-	int			resets = database->resets;
+	int			marks = database->marks;
 
 	begin_call("advance");
 	Say("advances to " INT64_FORMAT, id);
 	me->report.elevel = 0;
 	call(snowflake_advance, Int64GetDatum(id), BoolGetDatum(false));
 	counts.advances++;
-	if (resets == database->resets && database->resetting == 0)
+	if (marks == database->marks)
 	{
 		database->disk.advanced = Max(database->disk.advanced, id);
 		/* it warns if it was canceled while it waited for standbys */
@@ -133,54 +130,6 @@ set_mark(void)
 	me->num_relations--;
 }
 
-/*
- * A reset is over, and has been done or may have been: nothing that was
- * promised about the order of ids holds across it.
- */
-static void
-end_reset(Database *database, bool done)
-{
-	database->resetting--;
-	if (!done)
-		return;
-	database->resets++;
-	TransactionNoteReset(database);
-	if (database->used & WORKER_BIT(me->resets_for))
-	{
-		database->lied |= WORKER_BIT(me->resets_for);
-		database->lied_up_to = Max(database->lied_up_to, database->disk.guard.others);
-		database->lies++;
-	}
-}
-
-static void
-reset_mark(void)
-{
-	Database   *database = &databases[me->database];
-	int			worker = configured_worker;
-	int64		others = database->disk.guard.others;
-	bool		done;
-
-	begin_call("reset");
-	Say("resets the mark for worker id %d", worker);
-	me->resets_for = worker;
-	database->resetting++;
-	call(snowflake_reset_mark, Int32GetDatum(worker), (Datum) 0);
-	done = strcmp(me->report.message, "snowflake mark was reset") == 0;
-	if (done)
-	{
-		counts.resets++;
-		operator_resets = false;
-		/* no other reset, and no other extension */
-		if (database->resetting == 1 && database->resets == me->resets &&
-			database->changer == NULL && database->disk.extension == me->extension_before &&
-			(database->disk.guard.exempt != worker || database->disk.guard.others < others))
-			PromiseBroken("a reset for worker %d exempts %d, others begin above " INT64_FORMAT " instead of " INT64_FORMAT,
-						  worker, (int) database->disk.guard.exempt, database->disk.guard.others, others);
-	}
-	end_reset(database, done);
-}
-
 /* CREATE EXTENSION, in the running transaction */
 static void
 create_extension(void)
@@ -193,7 +142,7 @@ create_extension(void)
 	call(snowflake_begin, (Datum) 0, (Datum) 0);
 	database->disk.found = database->disk.found_guard = before;
 	database->disk.advanced = 0;
-	database->resets++;
+	database->marks++;
 }
 
 /* A statement that changes the relations, or makes ids above all */
@@ -279,8 +228,6 @@ do_something(void)
 	/* only a statement that was running goes on with functions that are gone */
 	if (!OidIsValid(TransactionSees(database)->extension) && !OidIsValid(me->extension))
 		chance = 98;
-	if (operator_resets && RandomOneIn(4))
-		chance = 96;
 	if (chance < 80)
 		make_id();
 	else if (chance < 90)
@@ -289,9 +236,6 @@ do_something(void)
 		advance();
 	else if (chance == 94 && plan.set_mark)
 		set_mark();
-	else if (chance < 98 && plan.reset && (operator_resets || RandomOneIn(8)) &&
-			 (plan.lies || (database->used & WORKER_BIT(configured_worker)) == 0))
-		reset_mark();
 	else if (chance == 98 && plan.transact)
 	{
 		transact();
@@ -312,9 +256,6 @@ clean_up(void)
 	if (me->holds_mark)
 		database->writers--;
 	me->holds_mark = false;
-	/* it may have been done all the same */
-	if (strcmp(me->doing, "reset") == 0)
-		end_reset(database, true);
 	PostgresReleaseAll();
 }
 
@@ -339,9 +280,6 @@ SessionRun(void)
 			bool		is_over = me->report.elevel >= FATAL;
 
 			clean_up();
-			if (plan.reset && !at_rest && (strstr(me->report.message, "mark is too far ahead") != NULL ||
-										   strstr(me->report.message, "set back") != NULL))
-				operator_is_called = true;
 			/* to a savepoint, if there is one */
 			do
 				TransactionRollback();

@@ -65,9 +65,6 @@ typedef struct Plan
 	/* what sessions do besides making ids */
 	bool		advance;
 	bool		set_mark;
-	bool		reset;
-	bool		accident;		/* the clock is wrong at first */
-	bool		lies;			/* resets for worker ids that made ids */
 	bool		lock_mark;		/* a transaction locks the relations */
 	bool		transact;		/* it changes or drops them */
 } Plan;
@@ -104,7 +101,6 @@ typedef struct Process
 	uint64		stalls_until;
 	const void *waits_for;
 	bool		latch;
-	int			resets_for;		/* this worker */
 	bool		on_condition;	/* waits for the condition variable */
 
 	/* how it goes on */
@@ -146,7 +142,7 @@ typedef struct Process
 	uint64		reloaded_in;	/* tick of the last id at that time */
 	int64		last_id;
 	int64		above;			/* ids of this call must be */
-	int			resets;			/* of the database, when the call began */
+	int			marks;			/* of the database, when the call began */
 	Oid			extension_before;	/* that it saw when the call began */
 } Process;
 
@@ -162,7 +158,6 @@ typedef struct Counts
 	uint64		promotions;
 	uint64		clock_steps;
 	uint64		cancels;
-	uint64		resets;
 	uint64		advances;
 	uint64		transactions;
 	uint64		stale_reads;

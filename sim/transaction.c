@@ -106,24 +106,6 @@ TransactionNoteWrite(Database *database)
 	}
 }
 
-static void
-forget_order(Disk *disk)
-{
-	disk->found = disk->found_guard = disk->advanced = 0;
-}
-
-/* Ids need not be above what was there before the reset. */
-void
-TransactionNoteReset(Database *database)
-{
-	forget_order(&database->disk);
-	database->advanced = 0;
-	if (database->changer == NULL)
-		return;
-	for (int i = 0; i < transactions[database->changer->id].num_levels; i++)
-		forget_order(&transactions[database->changer->id].levels[i].before);
-}
-
 bool
 TransactionIdIsCurrentTransactionId(TransactionId xid)
 {
@@ -211,7 +193,6 @@ TransactionNewExtension(Database *database, TransactionId xid)
 	Disk	   *disk = &database->disk;
 
 	memset(disk, 0, sizeof(Disk));
-	disk->guard.exempt = -1;
 	disk->incarnation = ++last_incarnation;
 	disk->relations = 100000 + 2 * ++last_relations;
 	disk->extension = 10000 + last_relations;
@@ -256,7 +237,7 @@ TransactionDrop(void)
 	/* with it go its bounds and what was promised about these */
 	memset(&database->disk.guard, 0, sizeof(Guard));
 	database->disk.value = 0;
-	forget_order(&database->disk);
+	database->disk.found = database->disk.found_guard = database->disk.advanced = 0;
 	database->disk.extension = InvalidOid;
 }
 
@@ -312,7 +293,7 @@ TransactionRollback(void)
 			transaction->changed_at = -1;
 		}
 		/* what was made above an advance may be gone with it */
-		database->resets++;
+		database->marks++;
 	}
 	while (transaction->num_xids > 0 && transaction->level_of[transaction->num_xids - 1] >= last)
 		transaction->num_xids--;
@@ -340,7 +321,7 @@ TransactionCommit(void)
 			ProcessSleep(10000, PROCESS_FLUSHES);
 		}
 		database->changer = NULL;
-		database->resets++;
+		database->marks++;
 	}
 	transaction->num_levels = transaction->num_xids = 0;
 }

@@ -32,12 +32,9 @@ uint32		configuration;
 Layout		layouts[2];
 TransactionId next_xid;
 int64		standby_returns_at;
-bool		operator_is_called;
-bool		operator_resets;
 Layout	   *world_layout;
 
 static TimeLineID timeline;
-static int	next_worker;		/* all before it may have been used */
 static int	configured_start;
 static int	configured_jump;
 static pg_time_t checkpoint;
@@ -99,17 +96,6 @@ WorldLoadSettings(void)
 	}
 }
 
-/* The operator gives the server a worker id that has made no ids, if any is left. */
-static void
-choose_fresh_worker(void)
-{
-	if (next_worker >= LayoutLargest(world_layout, FIELD_WORKER))
-		return;
-	configured_worker = ++next_worker;
-	configuration++;
-	Say("the operator sets the fresh worker id %d", configured_worker);
-}
-
 static int
 pick(int number, const int *values)
 {
@@ -151,7 +137,7 @@ make_layout(Layout *layout, const int *bits, const char *tick)
 	if (!LayoutParse(text, layout, &reason))
 		elog(PANIC, "invalid layout \"%s\": %s", text, reason);
 	/* one that ends soon */
-	if (!plan.accident && RandomOneIn(12))
+	if (RandomOneIn(12))
 		layout->last_tick = (WALL_AT_REFERENCE_0 - layout->epoch + RandomBelow(2 * USECS_PER_MINUTE)) / layout->tick;
 	Say("layout %s", text);
 }
@@ -177,7 +163,7 @@ make_layouts(void)
 			bits[3] = PICK(0, 1, 2, 2, 3, 5, 8);
 			bits[4] = PICK(0, 0, 0, 3);
 			tick = ticks[RandomBelow(lengthof(ticks))];
-			if (!plan.leased && !plan.accident && RandomOneIn(8))
+			if (!plan.leased && RandomOneIn(8))
 				bits[0] = 0;
 			if (bits[2] == 0 && bits[3] == 0)
 				bits[3] = 1;
@@ -245,18 +231,8 @@ start_server(bool by_crash)
 		LWLockInitialize(&database->pages[0], LWTRANCHE_BUFFER_CONTENT);
 		LWLockInitialize(&database->pages[1], LWTRANCHE_BUFFER_CONTENT);
 		database->sessions = database->writers = database->relation_locks = 0;
-		/* a reset may have been done although it did not return */
-		if (database->resetting > 0)
-			database->advanced = 0;
-		if (database->resetting > 0 && plan.lies)
-		{
-			database->lied |= database->used;
-			database->lied_up_to = Max(database->lied_up_to, database->disk.guard.others);
-			database->lies++;
-		}
-		database->resetting = 0;
 		database->locked_until = 0;
-		database->resets++;
+		database->marks++;
 		note_found(database);
 	}
 	if (!configured_synchronous)
@@ -272,7 +248,7 @@ start_server(bool by_crash)
 static void
 restart(XLogRecPtr lsn, bool promotion)
 {
-	bool		by_crash = !promotion && !operator_is_called && RandomOneIn(2);
+	bool		by_crash = !promotion && RandomOneIn(2);
 
 	Say("%s with the WAL up to %llu of %llu", promotion ? "a standby is promoted" : by_crash ? "the server crashes" : "the server is restarted",
 		(unsigned long long) lsn, (unsigned long long) written);
@@ -303,10 +279,6 @@ restart(XLogRecPtr lsn, bool promotion)
 			if (configured_worker > LayoutLargest(world_layout, FIELD_WORKER))
 				configured_worker = LayoutLargest(world_layout, FIELD_WORKER);
 		}
-		if (plan.reset && (operator_is_called || RandomOneIn(2)))
-			choose_fresh_worker();
-		operator_resets = operator_is_called;
-		operator_is_called = false;
 	}
 	start_server(by_crash);
 }
@@ -396,7 +368,7 @@ reload(void)
 		case 0:
 			if (plan.leased)
 				return;
-			configured_worker = RandomBelow(next_worker + 1);
+			configured_worker = RandomBelow(Min(LayoutLargest(world_layout, FIELD_WORKER), 3) + 1);
 			Say("the worker id is set to %d", configured_worker);
 			break;
 		case 1:
@@ -451,32 +423,11 @@ copy_database(void)
 	databases[to].row = next_xid++;
 	TransactionCopy(&databases[to], &databases[from]);
 	note_found(&databases[to]);
-	databases[to].used = databases[from].used;
-	databases[to].lied = databases[from].lied;
-	databases[to].lied_up_to = databases[from].lied_up_to;
 	memcpy(databases[to].largest, databases[from].largest, sizeof(databases[to].largest));
-	databases[to].resets++;
+	databases[to].marks++;
 	DiskLog(&databases[to]);
 	flushed = on_standby = written;
 	Say("database %d is now a copy of database %d", to, from);
-}
-
-/*
- * For how long nothing happens.  After a reset, until the clock gets to what
- * was made before it.
- */
-static int64
-lull(void)
-{
-	int64		now = WallClock();
-	int64		others = databases[RandomBelow(plan.num_databases)].disk.guard.others;
-	int64		until = LayoutTickInstant(world_layout, others >> world_layout->shift[FIELD_TIME]);
-
-	until -= RandomBelow(4 * USECS_PER_SEC);
-	if (until > now && until < now + 2 * USECS_PER_HOUR)
-		return until - now;
-	/* an accident is not to be over before a reset */
-	return plan.accident ? 0 : RandomBelow(60 * USECS_PER_SEC);
 }
 
 /* Something befalls the server. */
@@ -491,13 +442,6 @@ WorldFault(void)
 	int			kind = 0;
 	int			chosen;
 
-	/* after an accident of the clock */
-	if (operator_is_called)
-	{
-		clock_drift = wall_offset = 0;
-		restart(flushed, false);
-		return;
-	}
 	for (int i = 0; i < lengthof(kinds); i++)
 		sum += kinds[i];
 	if (sum == 0)
@@ -543,7 +487,7 @@ WorldFault(void)
 			break;
 		case 8:
 			Say("nothing happens for a while");
-			PassTime(lull());
+			PassTime(RandomBelow(60 * USECS_PER_SEC));
 			break;
 	}
 	DiskPrune();
@@ -582,7 +526,7 @@ WorldRest(void)
 	for (int i = 0; i < plan.num_databases; i++)
 	{
 		const Disk *disk = &databases[i].disk;
-		int64		largest = Max(made_since_start, Max(disk->value, Max(disk->guard.bound, disk->guard.others)));
+		int64		largest = Max(made_since_start, Max(disk->value, disk->guard.bound));
 		uint64		tick = largest >> world_layout->shift[FIELD_TIME];
 		TimestampTz made;
 
@@ -602,28 +546,13 @@ bool
 WorldMustGiveIds(void)
 {
 	const Disk *disk = &databases[me->database].disk;
-	int64		bound = Max(Max(disk->value, disk->guard.bound), Max(disk->guard.others, disk->guard.older));
+	int64		bound = Max(disk->value, disk->guard.bound);
 
 	return at_rest && step > last_step / 10 * 9 && me->began > rested_at && me->configuration == configuration &&
 		LaneIdsPerSecond(world_layout) >= 8000 &&
 		WallClock() + USECS_PER_MINUTE < LayoutTickInstant(world_layout, world_layout->last_tick) &&
 		(bound >> world_layout->shift[FIELD_TIME]) < world_layout->last_tick &&
 		OidIsValid(disk->extension) && !plan.transact && !plan.crowded;
-}
-
-/* The clock was wrong at first; then the operator resets the mark. */
-static void
-plan_accident(void)
-{
-	plan.cancels = plan.terminations = plan.copies = plan.cuts = plan.clock_steps = 0;
-	plan.crowded = plan.lock_mark = plan.transact = plan.set_mark = false;
-	plan.layout_changes = PICK(0, 1, 1);
-	plan.crashes = 2;
-	plan.lulls = 3;
-	plan.fault_every = 400;
-	plan.step_us = 2000;
-	plan.stall_every = 0;
-	plan.longest_flush = Min(plan.longest_flush, 10000);
 }
 
 /* At the end of a seed, no call for an id has been going on for long. */
@@ -678,15 +607,10 @@ WorldBegin(void)
 	plan.deaf_clients = RandomOneIn(6);
 	plan.advance = !plan.parallel && RandomOneIn(2);
 	plan.set_mark = RandomOneIn(4);
-	plan.reset = !plan.parallel && !plan.leased && RandomOneIn(3);
 	plan.lock_mark = RandomOneIn(6);
 	plan.transact = !plan.parallel && RandomOneIn(6);
 	plan.lulls = PICK(0, 0, 1, 3);
-	plan.accident = plan.reset && !RandomOneIn(3);
-	if (plan.accident)
-		plan_accident();
-	plan.lies = plan.reset && RandomOneIn(3);
-	if (plan.leased || plan.lies)
+	if (plan.leased)
 		plan.layout_changes = 0;
 
 	max_wal_senders = plan.synchronous;
@@ -697,16 +621,10 @@ WorldBegin(void)
 	configured_ahead = highest_ahead = PICK(0, 100, 1000, 5000, 5000, 20000, -1);
 	configured_wait = PICK(0, 100, 1000, 5000);
 	configured_jump = PICK(365 * 86400, 10, -1);
-	if (plan.accident)
-	{
-		configured_ahead = highest_ahead = PICK(100, 1000, 5000);
-		configured_wait = 1000;
-		configured_jump = -1;
-	}
-	configured_worker = next_worker = 0;
+	configured_worker = 0;
 	configuration = 1;
 
-	operator_is_called = operator_resets = always_synchronous = has_lost_ids = has_other_layout = false;
+	always_synchronous = has_lost_ids = has_other_layout = false;
 	run = 0;
 	timeline = 1;
 	next_xid = 800;
@@ -723,12 +641,6 @@ WorldBegin(void)
 	/* a machine that boots behind */
 	if (RandomOneIn(16))
 		wall_offset = -RandomSize(2 * 365 * USECS_PER_DAY);
-	/* or far ahead, until somebody notices */
-	else if (plan.accident)
-	{
-		wall_offset = offsets[2];
-		glitch_ends_at = reference + RandomBelow(200000);
-	}
 	for (int i = 0; i < MAX_DATABASES_HERE; i++)
 	{
 		memset(&databases[i], 0, sizeof(Database));

@@ -70,15 +70,9 @@ typedef struct Database
 	Process    *changer;		/* its transaction changes the relations */
 
 	/* promises */
-	uint64		used;			/* worker ids that have made ids, a bit each */
-	uint64		lied;			/* and those for which an operator said they
-								 * had not */
-	int64		lied_up_to;
-	int			lies;
 	int64		advanced;		/* ids are above it, whatever happens */
 	int64		largest[2];		/* id of each layout */
-	int			resets;			/* number of, and of those in progress */
-	int			resetting;
+	int			marks;			/* how many it has had, one at a time */
 } Database;
 
 /* What the registry has granted. */
@@ -106,8 +100,6 @@ extern uint32 configuration;
 extern Layout layouts[2];		/* that are changed for each other */
 extern TransactionId next_xid;
 extern int64 standby_returns_at;
-extern bool operator_is_called; /* the mark is too far ahead */
-extern bool operator_resets;	/* having restarted the server */
 
 /* world.c */
 extern void WorldLease(void);
@@ -132,7 +124,6 @@ extern bool TransactionKeeps(const Database *database);
 extern const Disk *TransactionCommitted(const Database *database);
 extern const Disk *TransactionSees(const Database *database);
 extern void TransactionNoteWrite(Database *database);
-extern void TransactionNoteReset(Database *database);
 extern bool TransactionBegin(void);
 extern void TransactionRewrite(int which);
 extern void TransactionNewExtension(Database *database, TransactionId xid);

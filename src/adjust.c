@@ -1,9 +1,9 @@
 /*-------------------------------------------------------------------------
  *
  * adjust.c
- *	  Moves the mark on demand: for a new extension, an advance, or a reset.
+ *	  Moves the mark on demand: for a new extension, or an advance.
  *
- * None of the three raises a limit.  LimitMove() waits for synchronous
+ * Neither raises a limit.  LimitMove() waits for synchronous
  * standbys before it raises one, so no id depends on the wait here.  It comes
  * after the mark is closed; if it is canceled, we only warn, as a commit does.
  *
@@ -28,7 +28,6 @@
 PG_FUNCTION_INFO_V1(snowflake_current_guard);
 PG_FUNCTION_INFO_V1(snowflake_begin);
 PG_FUNCTION_INFO_V1(snowflake_advance);
-PG_FUNCTION_INFO_V1(snowflake_reset_mark);
 
 /* Open the mark and lock its pages, waiting until others are done with it. */
 static void
@@ -105,7 +104,6 @@ begin_ids_at(Mark *mark, uint64 tick)
 Datum
 snowflake_begin(PG_FUNCTION_ARGS)
 {
-	Worker		anybody = {.bits = 0};
 	const Layout *layout;
 	Mark		mark;
 
@@ -120,11 +118,8 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	layout = SharedLayoutIfFixed();
 	if (layout != NULL && LaneFurthestTick(layout) > 0)
 	{
-		anybody.bits = WorkerMask(layout);
-		mark.guard.bound = LimitBoundBelow(layout, &anybody, LaneFurthestTick(layout) + 1);
-		/* which layouts these had is lost with the guard */
+		mark.guard.bound = LimitBoundBelow(layout, LaneFurthestTick(layout) + 1);
 		mark.guard.layout = layout->hash;
-		mark.guard.older = mark.guard.bound;
 		write_mark(&mark);
 	}
 	else
@@ -159,7 +154,6 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	int64		id = PG_GETARG_INT64(0);
 	bool		force = PG_GETARG_BOOL(1);
 	const Layout *layout;
-	const Worker *worker;
 	Mark		mark;
 	uint64		now_tick;
 	uint64		tick;
@@ -169,7 +163,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	CallWaits	waits = {0};
 
 	PreventCommandDuringRecovery("snowflake_advance()");
-	worker = GeneratorWorker();
+	(void) GeneratorWorker();
 	layout = SharedLayout();
 	LayoutCheckId(layout, id);
 	if (force && !superuser())
@@ -186,8 +180,8 @@ snowflake_advance(PG_FUNCTION_ARGS)
 
 	/*
 	 * Nothing changes if ids begin above it anyway.  After a start they begin
-	 * above the bound, which must go on to show who wrote it.  Another
-	 * advance may have written that, and not have flushed it yet.
+	 * above the bound.  Another advance may have written that, and not have
+	 * flushed it yet.
 	 */
 	if (mark.value <= mark.guard.bound &&
 		(my_slot->written == 0 ? id <= mark.guard.bound :
@@ -213,177 +207,10 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	 */
 	floor = pg_atomic_read_u64(&my_slot->floor);
 	tick = Max(Max(tick, found.tick), floor);
-	LimitNoteLayout(layout, &mark);
-	bound = LimitBoundBelow(layout, worker, tick);
+	bound = LimitBoundBelow(layout, tick);
 	mark.guard.bound = Max(bound, mark.guard.bound);
+	mark.guard.layout = layout->hash;
 	begin_ids_at(&mark, tick);
-	PG_RETURN_VOID();
-}
-
-/*
- * Whether a bound shows this worker as its writer, see LimitBoundBelow().  The
- * largest id of the layout shows none, and neither does what snowflake_begin()
- * writes, which looks like that of the worker with all bits set.
- */
-static bool
-is_written_by(const Layout *layout, const Worker *worker, int64 bound)
-{
-	int64		mask = WorkerMask(layout);
-	int64		writer = (bound + 1) & mask;
-
-	return bound < LayoutLargestId(layout) && writer != mask &&
-		writer == (worker->bits & mask);
-}
-
-/* How a reset ends. */
-typedef enum ResetResult
-{
-	RESET_DONE,
-	RESET_NOT_NEEDED,
-	RESET_NEEDS_RESTART,
-	RESET_OTHER_LAYOUT,
-	RESET_BY_WRITER
-} ResetResult;
-
-/*
- * Decide on a reset and, if it can be done, put it into the guard.  New ids will
- * begin at *tick; those made far ahead are at most *far_bound.
- */
-static ResetResult
-decide_reset(const Layout *layout, const Worker *worker, uint64 now_tick,
-			 Mark *mark, uint64 *tick, int64 *far_bound)
-{
-	Guard	   *guard = &mark->guard;
-	uint64		far_tick = now_tick + LimitAhead(layout) + LimitReservation(layout) + 2;
-	int64		bound = Max(mark->value, guard->bound);
-	bool		bound_is_far = LimitFirstTickAbove(layout, bound) >= far_tick;
-	uint64		written_tick = LimitFirstTickAbove(layout, my_slot->written);
-	uint64		older_tick = LimitFirstTickAbove(layout, guard->older);
-	uint64		mark_tick = LimitFirstTickAbove(layout, mark->value);
-	uint64		guard_tick = LimitFirstTickAbove(layout, guard->bound);
-
-	*far_bound = bound_is_far ? bound : guard->others;
-	if (!bound_is_far &&
-		LimitStartAfterReset(layout, worker, guard) < far_tick)
-		return RESET_NOT_NEEDED;
-	if (LaneFurthestTick(layout) >= far_tick || written_tick >= far_tick)
-		return RESET_NEEDS_RESTART;
-	/* a restored dump does not show its layout */
-	if (LimitIsOfOtherLayout(layout, guard) || older_tick >= far_tick)
-		return RESET_OTHER_LAYOUT;
-	if (!worker->leased && is_written_by(layout, worker, *far_bound))
-		return RESET_BY_WRITER;
-
-	/* if one of the two is near, ids begin above it */
-	*tick = Max(Max(now_tick, written_tick), older_tick);
-	if (mark_tick < far_tick)
-		*tick = Max(*tick, mark_tick);
-	if (guard_tick < far_tick)
-		*tick = Max(*tick, guard_tick);
-	guard->others = Max(guard->others, bound);
-	guard->exempt = worker->leased ? -1 : worker->pair;
-	guard->layout = layout->hash;
-	guard->bound = LimitBoundBelow(layout, worker, *tick);
-	return RESET_DONE;
-}
-
-/* What the argument of a reset means, and what else there is to do. */
-static int
-errhint_reset(void)
-{
-	return errhint("The argument is your statement that this worker id, which must be the one in force, has never made an id in this database. Give the server such a worker id, restart it, and pass that worker id. If there is none, do not reset the mark. " HINT_GO_ON);
-}
-
-/*
- * reset_mark(worker_id int): set the mark back to the clock, after the clock was
- * far ahead, or to the guard if only the mark is far ahead.  From then on only
- * the worker id keeps new ids apart from those made then, and no file shows
- * which have made ids there: the operator says that this one has not.
- *
- *		The worker that resets is exempt, as long as the layout stays.  Any other
- *		one that is not leased starts above what was made, and all start above
- *		the ids of other layouts.
- *
- * The guard records this, for workers that come back later.  A lease starts
- * above what was made under it.  The lanes of this server must not have reached
- * those ticks: lanes only move ahead, so going back takes a restart.
- */
-Datum
-snowflake_reset_mark(PG_FUNCTION_ARGS)
-{
-	int32		worker_id = PG_GETARG_INT32(0);
-	const Layout *layout;
-	const Worker *worker;
-	Mark		mark;
-	uint64		now_tick;
-	uint64		tick;
-	int64		far_bound;
-	ResetResult result;
-	CallWaits	waits = {0};
-
-	PreventCommandDuringRecovery("snowflake_reset_mark()");
-	worker = GeneratorWorker();
-	layout = SharedLayout();
-	if (WorkerMask(layout) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("snowflake mark cannot be reset in a layout without worker ids"),
-				 errdetail("Only another worker id could keep new ids apart from those that were made ahead of the clock. The layout is \"%s\".",
-						   LayoutToText(layout)),
-				 errhint(HINT_GO_ON " If the sequence \"snowflake_internal.mark\" was set by hand, set it back by setval().")));
-	if (worker_id != worker->id)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("worker id %d is not the one in force", worker_id),
-				 errdetail("The worker id in force is " INT64_FORMAT ".", worker->id),
-				 errhint_reset()));
-
-	now_tick = ClockTick(layout, ClockNow(layout, &waits));
-	open_mark(&mark, MARK_WRITE);
-	result = decide_reset(layout, worker, now_tick, &mark, &tick, &far_bound);
-	if (result == RESET_DONE)
-		begin_ids_at(&mark, tick);
-	else
-		leave_mark(&mark);
-
-	switch (result)
-	{
-		case RESET_DONE:
-			ereport(NOTICE,
-					(errmsg("snowflake mark was reset"),
-					 errdetail("Ids with other worker ids begin above " INT64_FORMAT " in this database.",
-							   mark.guard.others)));
-			break;
-		case RESET_NOT_NEEDED:
-			ereport(NOTICE,
-					(errmsg("snowflake mark is not too far ahead of the clock"),
-					 errdetail("Nothing was reset. \"snowflake.max_ahead\" is %d%s.",
-							   setting_max_ahead, setting_max_ahead < 0 ? "" : " ms")));
-			break;
-		case RESET_NEEDS_RESTART:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("snowflake mark cannot be reset while ids of this server are far ahead of the clock"),
-					 errdetail("They were made after the server was started."),
-					 errhint("Restart the server.")));
-			break;
-		case RESET_OTHER_LAYOUT:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("snowflake mark cannot be reset below ids of another layout"),
-					 errdetail("Ids up to " INT64_FORMAT " might have the worker id in other bits, so that no worker id keeps new ids apart from them.",
-							   far_bound),
-					 errhint(HINT_GO_ON " If the layout was changed, you can also return to the old one.")));
-			break;
-		case RESET_BY_WRITER:
-			ereport(ERROR,
-					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-					 errmsg("snowflake mark cannot be reset for the same worker id"),
-					 errdetail("It has made ids up to " INT64_FORMAT ", and would make them again when the clock gets there.",
-							   far_bound),
-					 errhint_reset()));
-			break;
-	}
 	PG_RETURN_VOID();
 }
 
@@ -393,8 +220,8 @@ snowflake_current_guard(PG_FUNCTION_ARGS)
 {
 	Guard		guard = MarkCurrentGuard();
 	const int64 *columns = (const int64 *) &guard;
-	bool		nulls[6] = {false};
-	Datum		values[6];
+	bool		nulls[3] = {false};
+	Datum		values[3];
 
 	for (int i = 0; i < lengthof(values); i++)
 		values[i] = Int64GetDatum(columns[i]);

@@ -48,37 +48,16 @@ BoundWaitForMark(CallWaits *waits)
 
 /* Report a mark that leaves no tick to the layout. */
 static void
-throw_mark_exhausted(const Layout *layout, const Worker *worker, uint64 tick,
-					 bool other_layout)
+throw_mark_exhausted(const Layout *layout, uint64 tick, bool other_layout)
 {
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
 			 errmsg("snowflake layout has no tick left above the mark"),
 			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
-					   LimitBoundBelow(layout, worker, tick),
+					   LimitBoundBelow(layout, tick),
 					   LayoutToText(layout), LayoutLargestId(layout)),
 			 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
 					 other_layout ? HINT_OTHER_LAYOUT : "Choose a layout whose ids are greater.")));
-}
-
-/*
- * What to do if ids are ahead of the clock by so many us more than they may be.
- * If that takes long, we first say how to get back to the clock.
- */
-const char *
-BoundWayOut(const Layout *layout, int64 missing, bool other_layout)
-{
-	const char *way_out;
-
-	if (missing <= USECS_PER_DAY)
-		return HINT_GO_ON;
-	if (other_layout)
-		way_out = HINT_OTHER_LAYOUT;
-	else if (WorkerMask(layout) == 0)
-		way_out = "If no id that is ahead of the clock is needed, drop the extension, restart the server, and create the extension again.";
-	else
-		way_out = "Give the server a worker id that has never made an id in this database, restart it, and call snowflake_reset_mark() with that worker id.";
-	return psprintf("%s Or " HINT_RAISE_MAX_AHEAD, way_out);
 }
 
 /* Throw the error of the bound that excludes a tick until an awaited time. */
@@ -100,10 +79,10 @@ throw_too_far_ahead(const Layout *layout, const TickRange *range, uint64 tick,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake mark is too far ahead of the clock"),
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids up to " INT64_FORMAT ". %s",
-						   LimitBoundBelow(layout, worker, tick),
-						   LimitBoundBelow(layout, worker, allowed_tick + 1), wait),
+						   LimitBoundBelow(layout, tick),
+						   LimitBoundBelow(layout, allowed_tick + 1), wait),
 				 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
-						 BoundWayOut(layout, missing, found->other_layout))));
+						 found->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON)));
 	if (worker->lease_start > allowed_tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
@@ -112,21 +91,13 @@ throw_too_far_ahead(const Layout *layout, const TickRange *range, uint64 tick,
 						   worker->id,
 						   timestamptz_to_str(LayoutTickInstant(layout, worker->lease_start)), wait),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
-	if (range->worker_start > allowed_tick)
-		ereport(ERROR,
-				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 errmsg("snowflake ids of worker id " INT64_FORMAT " are too far ahead of the clock",
-						worker->id),
-				 errdetail("The mark was reset for another worker id or layout, so that ids of this one begin above " INT64_FORMAT ". %s",
-						   LimitBoundBelow(layout, worker, range->worker_start), wait),
-				 errhint("Return to the worker id, and the layout, for which the mark was reset. Otherwise wait until the clock has caught up, or raise \"snowflake.max_ahead\".")));
 	/* would the clock allow the tick if it had not been set back? */
 	if (sight->set_back > 0 && missing <= sight->set_back + layout->tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake ids are too far ahead of the clock, which was set back"),
 				 errdetail("%s", wait),
-				 errhint("%s", BoundWayOut(layout, missing, false))));
+				 errhint(HINT_GO_ON)));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
@@ -182,10 +153,8 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 
 	if (tick > (uint64) layout->last_tick)
 	{
-		uint64		begin = Max(range->floor, range->worker_start);
-
-		if (begin > (uint64) layout->last_tick)
-			throw_mark_exhausted(layout, range->worker, begin, false);
+		if (range->floor > (uint64) layout->last_tick)
+			throw_mark_exhausted(layout, range->floor, false);
 		ClockThrowExhausted(layout);
 	}
 	if (tick >= range->ahead_end)
@@ -203,7 +172,7 @@ BoundMakeRoom(const Layout *layout, const TickRange *range, uint64 tick,
 	if (result == LIMIT_LOCKED)
 		BoundWaitForMark(waits);
 	else if (result == LIMIT_IS_FAR && found.tick > (uint64) layout->last_tick)
-		throw_mark_exhausted(layout, range->worker, found.tick, found.other_layout);
+		throw_mark_exhausted(layout, found.tick, found.other_layout);
 	else if (result == LIMIT_IS_FAR)
 		wait_for_clock(layout, range, found.tick, found.ahead, &found, waits);
 }

@@ -19,7 +19,6 @@ typedef struct TickRange
 	uint64		now_tick;		/* of the time that is believed */
 	uint64		first_now_tick; /* the same when the call began */
 	bool		is_overtaken;	/* the clock has passed the limit since then */
-	uint64		worker_start;	/* first tick that the worker may use */
 	uint64		floor;
 	uint64		limit;
 	uint64		lease_end;
@@ -29,11 +28,9 @@ typedef struct TickRange
 	bool		greedy;			/* must leave room for others */
 } TickRange;
 
-/* What to do, besides a reset of the mark, if ids are ahead of the clock. */
-#define HINT_RAISE_MAX_AHEAD \
-	"raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made."
+/* What to do if ids are ahead of the clock. */
 #define HINT_GO_ON \
-	"Wait until the clock has caught up, or " HINT_RAISE_MAX_AHEAD
+	"Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made."
 /* What to do if ids of another layout are greater than those of this one. */
 #define HINT_OTHER_LAYOUT \
 	"If no id of the layout before is needed, drop the extension and create it again. If one is, return to that layout, or choose one whose ids are greater."
@@ -42,7 +39,5 @@ extern void BoundMakeRoom(const Layout *layout, const TickRange *range,
 						  uint64 tick, CallWaits *waits);
 extern void BoundWaitForLease(const Worker *worker, CallWaits *waits);
 extern void BoundWaitForMark(CallWaits *waits);
-extern const char *BoundWayOut(const Layout *layout, int64 missing,
-							   bool other_layout);
 
 #endif							/* SNOWFLAKE_BOUND_H */

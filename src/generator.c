@@ -21,7 +21,7 @@
  *		from	the latest of	the clock or, if that has passed the limit since
  *								the call began, the tick before the limit
  *								the floor of the database		limit.c
- *								the start of the worker's ids	worker.c
+ *								the start of the worker's lease	worker.c
  *								the session's next tick, if its worker changed
  *		end		the earliest of	the limit of the database		limit.c
  *								the end of the worker's lease	worker.c
@@ -69,7 +69,6 @@ static struct
 {
 	uint32		settings_version;
 	Worker		worker;
-	uint64		worker_start;	/* first tick that the worker may use */
 	uint64		next_tick;		/* first tick after a change of worker id */
 	Layout		layout;
 	uint64		sequence_mask;
@@ -140,10 +139,9 @@ configure(CallWaits *waits)
 	if (last_word != 0 && worker.bits != config.worker.bits)
 		config.next_tick = (last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
 	SlotEnter();
+	/* a mark that cannot be moved is an error at once, not at the next move */
 	while (!MarkRead(&mark, MARK_READ))
 		BoundWaitForMark(waits);
-	config.worker_start = LimitStartAfterReset(layout, &worker, &mark.guard);
-	config.worker_start = Max(config.worker_start, worker.lease_start);
 	LaneEnter(layout);
 	if (!shared->announced)
 		announce(layout, &worker);
@@ -176,7 +174,6 @@ find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
 	int64		elapsed;
 
 	range->worker = &config.worker;
-	range->worker_start = config.worker_start;
 	LimitGet(&range->limit, &range->floor);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
 
@@ -205,7 +202,7 @@ find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
 		range->now_tick = range->limit - 1;
 
 	range->from = Max(Max(range->now_tick, range->floor),
-					  Max(config.worker_start, config.next_tick));
+					  Max(config.worker.lease_start, config.next_tick));
 	/* negative if the clock was stepped back */
 	elapsed = range->now_tick - window.counted_from;
 	range->greedy = block ||

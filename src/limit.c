@@ -193,17 +193,13 @@ SlotEnter(void)
 	before_shmem_exit(leave_slot, (Datum) 0);
 }
 
-/*
- * The bound to write for a limit at this tick: one below the worker's smallest
- * id in the tick.  It covers all ids before the limit.  From the id above it, a
- * reset sees which worker wrote it.
- */
+/* The bound to write for a limit at this tick: the largest id before it. */
 int64
-LimitBoundBelow(const Layout *layout, const Worker *worker, uint64 tick)
+LimitBoundBelow(const Layout *layout, uint64 tick)
 {
 	if (tick > (uint64) layout->last_tick)
 		return LayoutLargestId(layout);
-	return ((int64) (tick << layout->shift[FIELD_TIME]) | worker->bits) - 1;
+	return (int64) (tick << layout->shift[FIELD_TIME]) - 1;
 }
 
 /* The first tick whose ids are all above an id; 0 if there is none. */
@@ -233,23 +229,6 @@ bool
 LimitIsOfOtherLayout(const Layout *layout, const Guard *guard)
 {
 	return guard->layout != layout->hash && guard->layout != 0;
-}
-
-/*
- * The first tick that a worker may use after a reset.  Ids of other layouts
- * keep all workers out, those of this one all but the exempt worker and leases,
- * which have a start of their own.
- */
-uint64
-LimitStartAfterReset(const Layout *layout, const Worker *worker,
-					 const Guard *guard)
-{
-	int64		taken = guard->others;	/* 0 if the mark has not been reset */
-
-	if (!LimitIsOfOtherLayout(layout, guard) &&
-		(worker->leased || worker->pair == guard->exempt))
-		taken = Min(taken, guard->older);
-	return LimitFirstTickAbove(layout, taken);
 }
 
 /*
@@ -324,23 +303,6 @@ LimitCheckFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 }
 
 /*
- * Note in the guard with which layout ids are made from now on.  A worker id
- * is in other bits of another layout, so it tells nothing about older ids.
- */
-void
-LimitNoteLayout(const Layout *layout, Mark *mark)
-{
-	Guard	   *guard = &mark->guard;
-
-	if (LimitIsOfOtherLayout(layout, guard))
-	{
-		guard->older = Max(mark->value, Max(guard->bound, guard->others));
-		guard->exempt = -1;
-	}
-	guard->layout = layout->hash;
-}
-
-/*
  * Open the mark for writing.  If another session writes it, and we "must" have
  * it, sleep until that is done: the lock would wake one session at a time, but
  * the condition variable wakes all of them.
@@ -396,8 +358,8 @@ typedef struct MoveReport
 
 /*
  * Move the limit, having opened the mark.  Others may have moved it meanwhile,
- * or reset the mark, so look at everything again but the clock: a time that is
- * a bit old only makes the move shorter.
+ * so look at everything again but the clock: a time that is a bit old only
+ * makes the move shorter.
  */
 static LimitResult
 move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
@@ -435,9 +397,9 @@ move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	/* the floor before the limit, see LimitGet(); unlocking is a barrier */
 	if (pg_atomic_read_u64(&my_slot->floor) < tick)
 		pg_atomic_write_u64(&my_slot->floor, tick);
-	LimitNoteLayout(layout, mark);
-	bound = LimitBoundBelow(layout, worker, limit);
+	bound = LimitBoundBelow(layout, limit);
 	mark->guard.bound = Max(bound, mark->guard.bound);
+	mark->guard.layout = layout->hash;
 	my_slot->written = mark->guard.bound;
 	begin = ClockReference();
 	lsn = MarkWritePages(mark);

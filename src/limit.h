@@ -43,14 +43,10 @@ extern uint64 LimitOtherSystem(const Guard *guard);
 extern uint64 LimitReservation(const Layout *layout);
 extern uint64 LimitAhead(const Layout *layout);
 extern uint64 LimitFarthest(const Layout *layout, uint64 now_tick);
-extern int64 LimitBoundBelow(const Layout *layout, const Worker *worker,
-							 uint64 tick);
+extern int64 LimitBoundBelow(const Layout *layout, uint64 tick);
 extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
 extern void LimitCheckFound(const Layout *layout, const Mark *mark,
 							uint64 now_tick, FoundMark *found);
 extern bool LimitIsOfOtherLayout(const Layout *layout, const Guard *guard);
-extern void LimitNoteLayout(const Layout *layout, Mark *mark);
-extern uint64 LimitStartAfterReset(const Layout *layout, const Worker *worker,
-								   const Guard *guard);
 
 #endif							/* SNOWFLAKE_LIMIT_H */

@@ -5,10 +5,9 @@
  *
  * Each database that has the extension keeps a bound of its ids:
  *
- *		Every id that was ever returned is at most the bound or, if a reset
- *		has lowered that, at most "others" in the guard.  The bound was on disk
- *		before the id was returned.  After a start, every new id is greater
- *		than the bound.
+ *		Every id that was ever returned is at most the bound, which was on disk
+ *		before the id was returned, and is never lowered.  After a start, every
+ *		new id is greater than the bound.
  *
  * The bound is kept in two places; the greater one counts.  Both are in the
  * schema snowflake_internal, and are written together:
@@ -17,7 +16,7 @@
  *	 sets it, and the owner of the database may set it, too.
  * - The guard is the row of a materialized view, which no SQL command lowers:
  *	 it takes no DML, is neither published nor dumped, and a REFRESH keeps its
- *	 row.  It also holds what a reset decided, see adjust.c.
+ *	 row.
  *
  * The pages are written with generic WAL.  That needs no transaction id, so
  * ids can be made in read-only transactions and in parallel workers.  We log
@@ -567,7 +566,7 @@ Guard
 MarkCurrentGuard(void)
 {
 	Mark		mark;
-	Guard		guard = {.exempt = -1,.system = GetSystemIdentifier()};
+	Guard		guard = {.system = GetSystemIdentifier()};
 	Relation	view;
 	bool		has_page;
 	bool		is_sound;

@@ -16,14 +16,11 @@
 
 #include "compat.h"
 
-/* The row of the guard, as it is on disk: six columns of type bigint. */
+/* The row of the guard, as it is on disk: columns of type bigint. */
 typedef struct Guard
 {
-	int64		bound;			/* all ids are at most this, or "others" */
-	int64		exempt;			/* the worker of the last reset, or -1 */
-	int64		others;			/* other workers begin above; 0: no reset */
-	int64		layout;			/* hash of the layout of that; 0: not known */
-	int64		older;			/* ids of other layouts are at most this */
+	int64		bound;			/* all ids are at most this */
+	int64		layout;			/* hash of the layout of the bound; 0: none yet */
 	int64		system;			/* identifier of the server that makes them */
 } Guard;
 

@@ -45,7 +45,6 @@ typedef struct Status
 	TimestampTz mark_at;
 	uint64		mark_from;		/* another server, or 0 */
 	bool		other_layout;	/* the last ids were made in another layout */
-	TimestampTz worker_starts;	/* after a reset by another one */
 } Status;
 
 /* The tick of the mark, which may be that of another layout. */
@@ -64,7 +63,7 @@ get_status(Status *status)
 
 	memset(status, 0, sizeof(Status));
 	status->lease_starts = status->lease_ends = status->last_id_at = DT_NOBEGIN;
-	status->mark_at = status->worker_starts = DT_NOBEGIN;
+	status->mark_at = DT_NOBEGIN;
 	if (layout == NULL && SettingsLayoutIsUsable())
 		layout = &setting_layout;
 	status->layout = layout;
@@ -92,8 +91,6 @@ get_status(Status *status)
 	{
 		status->mark_at = LayoutTickInstant(layout, mark_tick(status));
 		status->other_layout = LimitIsOfOtherLayout(layout, &mark.guard);
-		status->worker_starts =
-			LayoutTickInstant(layout, LimitStartAfterReset(layout, &status->worker, &mark.guard));
 	}
 }
 
@@ -123,7 +120,6 @@ get_state(const Status *status, const char **hint)
 {
 	const Layout *layout = status->layout;
 	TimestampTz now = GetCurrentTimestamp();
-	TimestampTz ids_at = Max(status->mark_at, status->last_id_at);
 	const char *unusable;
 	int64		tick;
 
@@ -165,16 +161,10 @@ get_state(const Status *status, const char **hint)
 	if (!status->has_mark)
 		return "no mark";
 
-	*hint = "Return to the worker id, and the layout, for which the mark was reset. Only that worker id was said to have made no ids ahead of the clock.";
-	if (is_far_ahead(status->worker_starts, now, 0))
-		return "worker id set aside";
-
+	*hint = status->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON;
 	if (is_far_ahead(status->mark_at, now, (LimitReservation(layout) + 1) * layout->tick) ||
 		is_far_ahead(status->last_id_at, now, layout->tick))
-	{
-		*hint = BoundWayOut(layout, ids_at - now - setting_max_ahead * INT64CONST(1000), status->other_layout);
 		return "too far ahead";
-	}
 
 	/* has nobody set a worker id although there seem to be other servers? */
 	*hint = call_sql("worker_id_hint");

@@ -39,8 +39,6 @@ WorkerGet(Worker *worker)
 	worker->id = worker->leased ? shared->lease.worker_id : setting_worker_id;
 	worker->lease_start = worker->leased ? shared->lease.start : 0;
 	LWLockRelease(&shared->lock);
-
-	worker->pair = (int64) setting_datacenter_id << 32 | worker->id;
 }
 
 /*
@@ -85,14 +83,6 @@ WorkerPutBits(Worker *worker, const Layout *layout)
 		LayoutPut(layout, FIELD_WORKER, worker->id) |
 		LayoutPut(layout, FIELD_TIMELINE,
 				  GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
-}
-
-/* The bits of an id that tell servers apart. */
-int64
-WorkerMask(const Layout *layout)
-{
-	return LayoutPut(layout, FIELD_DATACENTER, LayoutLargest(layout, FIELD_DATACENTER)) |
-		LayoutPut(layout, FIELD_WORKER, LayoutLargest(layout, FIELD_WORKER));
 }
 
 /* The setting for which WorkerPutBits() would throw an error, or NULL. */

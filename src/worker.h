@@ -14,7 +14,6 @@
 typedef struct Worker
 {
 	int64		id;				/* -1: there is no lease */
-	int64		pair;			/* datacenter id << 32 | worker id */
 	int64		bits;			/* both ids and the timeline, in place */
 	bool		leased;
 	uint64		lease_start;	/* first tick of the lease; 0 if not leased */
@@ -33,7 +32,6 @@ extern uint64 WorkerLeaseEnd(const Worker *worker);
 extern void WorkerCheckField(int elevel, const Layout *layout,
 							 LayoutField field, const char *setting, int64 value);
 extern void WorkerPutBits(Worker *worker, const Layout *layout);
-extern int64 WorkerMask(const Layout *layout);
 extern const char *WorkerUnfit(const Worker *worker, const Layout *layout);
 extern const LeaseWords *WorkerLeaseWords(void);
 

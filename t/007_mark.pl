@@ -200,4 +200,28 @@ if (can_use_mutants())
 	$node->stop;
 }
 
+# Trying a preset strands nobody: the hint says how to get back.
+foreach my $case ([ 'snowflake', 'SF001', 'has to reach 204\d-' ], [ 'time:42 sequence:12', 'SF003', 'no tick left' ])
+{
+	my ($layout, $code, $cause) = @$case;
+
+	$node = new_server('presets', 'snowflake.layout' => $layout, 'snowflake.max_wait' => 0);
+	sql($node, 'CREATE TABLE ids (id bigint PRIMARY KEY); INSERT INTO ids SELECT snowflake_nextval()');
+	restart_with($node, conf => "snowflake.layout = 'twitter'");
+	sql($node, 'SELECT snowflake_nextval()');
+	restart_with($node, conf => "snowflake.layout = '$layout'");
+	sql_fails(
+		$node, 'SELECT snowflake_nextval()', $code,
+		"$layout: after a try of twitter, the error says how to get back",
+		qr/$cause.*HINT:  .*drop the extension and create it again\..*return to that layout/s);
+	like(
+		sql($node, 'SELECT hint FROM snowflake_status()'), qr/^If no id .* drop the extension and create it again\./,
+		'and so does the status');
+	sql_is(
+		$node, 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake;
+INSERT INTO ids SELECT snowflake_nextval() RETURNING id > (SELECT max(id) FROM ids)', 't', 'that works');
+	$node->stop;
+	$node->clean_node;
+}
+
 done_testing();

@@ -166,17 +166,6 @@ foreach my $sql (
 	isnt(status_of($node, 'mark'), '', 'a new extension has a mark');
 }
 
-# a worker id that a reset has set aside
-set_clock($node, 3600);
-sql($node, 'SELECT snowflake_nextval()');
-restart_with($node, conf => 'snowflake.worker_id = 1', clock => 0);
-is(status_of($node, 'state'), 'too far ahead', 'ids are an hour ahead');
-sql($node, 'SELECT snowflake_reset_mark(1)');
-is(status_of($node, 'state'), 'ready', 'a reset with a fresh worker id helps');
-set_and_reload($node, 'snowflake.worker_id = 0');
-sql_fails($node, 'SELECT snowflake_nextval()', 'SF001', 'the old worker id makes no ids');
-is(status_of($node, 'state'), 'worker id set aside', 'the state shows it');
-
 # what the log says when ids are first made, and when the worker id cannot be used
 my $log = slurp_file($node->logfile);
 like(
