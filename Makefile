@@ -7,7 +7,6 @@ OBJS = \
 	$(WIN32RES) \
 	snowflake.o \
 	src/adjust.o \
-	src/bound.o \
 	src/clock.o \
 	src/decode.o \
 	src/extension.o \
@@ -20,6 +19,7 @@ OBJS = \
 	src/registry.o \
 	src/settings.o \
 	src/shared.o \
+	src/slot.o \
 	src/stats.o \
 	src/status.o \
 	src/text.o \

@@ -17,13 +17,13 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-#include "bound.h"
 #include "clock.h"
 #include "decode.h"
 #include "generator.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
+#include "slot.h"
 
 PG_FUNCTION_INFO_V1(snowflake_current_guard);
 PG_FUNCTION_INFO_V1(snowflake_begin);
@@ -39,7 +39,7 @@ open_mark(Mark *mark, MarkMode mode)
 	while ((result = LimitOpenMark(mark, mode, true)) != MARK_OPENED)
 	{
 		if (result == MARK_LOCKED)
-			BoundWaitForMark(&waits);
+			LimitWaitForMark(&waits);
 	}
 	if (!MarkLockPages(mark))
 	{

@@ -1,16 +1,24 @@
 /*-------------------------------------------------------------------------
  *
  * limit.h
- *	  Limit and floor of a database's ids, and its slot in shared memory.
+ *	  Limit and floor of a database's ids.
  *
  *-------------------------------------------------------------------------
  */
 #ifndef SNOWFLAKE_LIMIT_H
 #define SNOWFLAKE_LIMIT_H
 
+#include "clock.h"
 #include "mark.h"
 #include "shared.h"
 #include "worker.h"
+
+/* What to do if ids are ahead of the clock. */
+#define HINT_GO_ON \
+	"Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made."
+/* What to do if ids of another layout are greater than those of this one. */
+#define HINT_OTHER_LAYOUT \
+	"If no id of the layout before is needed, drop the extension and create it again. If one is, return to that layout, or choose one whose ids are greater."
 
 typedef enum LimitResult
 {
@@ -28,15 +36,11 @@ typedef struct FoundMark
 	bool		other_layout;	/* it was made in another layout */
 } FoundMark;
 
-extern DatabaseSlot *my_slot;
-
-extern void SlotEnter(void);
-extern void SlotForget(void);
-
 extern void LimitGet(uint64 *limit, uint64 *floor);
 extern bool LimitIsNear(uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
 							 uint64 tick, bool must, FoundMark *found);
+extern void LimitWaitForMark(CallWaits *waits);
 extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
 
 extern uint64 LimitOtherSystem(const Guard *guard);

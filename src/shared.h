@@ -36,7 +36,7 @@ typedef union Lane
 } Lane;
 
 /*
- * See limit.c.  The lock in SharedState guards database, row and sessions; the
+ * See slot.c.  The lock in SharedState guards database, row and sessions; the
  * note in limit.c says what guards the rest.
  */
 typedef struct DatabaseSlot

@@ -16,7 +16,6 @@
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
-#include "bound.h"
 #include "clock.h"
 #include "decode.h"
 #include "extension.h"

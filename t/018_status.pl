@@ -264,8 +264,8 @@ sub set_system
 	my ($node, $system) = @_;
 	my ($path, $page, $offset) = stop_and_read_page($node, 'guard');
 
-	# the sixth bigint of the row
-	substr($page, $offset + ord(substr($page, $offset + 22, 1)) + 40, 8) = pack('q', $system);
+	# the third bigint of the row
+	substr($page, $offset + ord(substr($page, $offset + 22, 1)) + 16, 8) = pack('q', $system);
 	write_page($path, $page);
 	$node->start;
 	return;
