@@ -48,8 +48,7 @@ static const Field fields[] = {
 	FIELD(limit_moved, BY_NOTHING, BY_NOTHING),
 	/* of each slot */
 	FIELD(slots[0].can_recur, BY_PAGES, BY_PAGES),
-	FIELD(slots[0].closed_below, BY_PAGES, BY_PAGES),
-	FIELD(slots[0].written, BY_PAGES, BY_PAGES)
+	FIELD(slots[0].reserved, BY_PAGES, BY_PAGES)
 };
 
 /* The lease worker, which alone changes it, reads it without the lock. */

@@ -315,6 +315,17 @@ PostgresReleaseAll(void)
  * Latches and condition variables.  There is one of the latter.
  */
 
+/* assertions on buffers compare with these */
+int			NBuffers = 1000;
+int			NLocBuffer = 0;
+
+void
+ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
+{
+	PromiseBroken("an assertion fails: %s", condition);
+	abort();
+}
+
 /* Mutants give others time by it. */
 void
 pg_usleep(long us)

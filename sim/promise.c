@@ -290,8 +290,7 @@ PromiseIds(int64 first, int64 last)
 	for (int64 id = first; id <= last; id++)
 		remember(id, database);
 
-	/* after a reload, a session may go on in the tick in which it is */
-	if (!plan.leased && worker_id != setting_worker_id && tick > me->reloaded_in)
+	if (!plan.leased && worker_id != setting_worker_id)
 		PromiseBroken("id " INT64_FORMAT " is of worker %d, but the setting is %d", last, (int) worker_id, setting_worker_id);
 	if (LayoutGet(world_layout, FIELD_TIMELINE, last) != (GetWALInsertionTimeLine() & LayoutLargest(world_layout, FIELD_TIMELINE)))
 		PromiseBroken("id " INT64_FORMAT " is of another timeline", last);
@@ -312,6 +311,11 @@ PromiseIds(int64 first, int64 last)
 		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby));
 	if (is_quiet && first <= disk->found)
 		PromiseBroken("id " INT64_FORMAT " is not above the bound found at the start, " INT64_FORMAT, first, disk->found);
+	/* the ids of a database are in the order of the calls, to within a reservation */
+	if (is_quiet && tick + Max(2 * USECS_PER_SEC / world_layout->tick, 1) < me->furthest)
+		PromiseBroken("id " INT64_FORMAT ", tick " UINT64_FORMAT ", is far below tick " UINT64_FORMAT " of an earlier call",
+					  first, tick, me->furthest);
+	database->furthest = Max(database->furthest, tick);
 	if (is_quiet && first <= me->above)
 		PromiseBroken("id " INT64_FORMAT " is not above an advance, " INT64_FORMAT, first, me->above);
 	if (plan.leased && !is_leased(worker_id, tick))
@@ -346,7 +350,7 @@ is_in_the_way(void)
 			for (int i = 0; i < MAX_DATABASES; i++)
 			{
 				if (state->slots[i].database == database->oid)
-					tick = Max(tick, state->slots[i].floor.value + 1);
+					tick = Max(tick, state->slots[i].limit.value);
 			}
 			for (int i = 0; i < MAX_LANES; i++)
 				tick = Max(tick, (state->lanes[i].word.value >> world_layout->bits[FIELD_SEQUENCE]) + 2);

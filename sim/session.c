@@ -10,6 +10,7 @@
 #include "postmaster/interrupt.h"
 
 #include "generator.h"
+#include "memory.h"
 #include "settings.h"
 #include "world.h"
 
@@ -36,8 +37,15 @@ begin_call(const char *name)
 	me->steps = 0;
 	me->began = reference;
 	me->arena_used = 0;
-	me->above = TransactionSees(database)->advanced;
 	me->marks = database->marks;
+	/* who has seen an id, or made an advance, may have told us */
+	me->above = me->furthest = 0;
+	if (RandomOneIn(2))
+	{
+		MemoryFullBarrier();
+		me->above = TransactionSees(database)->advanced;
+		me->furthest = database->furthest;
+	}
 	me->extension_before = TransactionSees(database)->extension;
 }
 
@@ -93,14 +101,12 @@ advance(void)
 
 	begin_call("advance");
 	Say("advances to " INT64_FORMAT, id);
-	me->report.elevel = 0;
 	call(snowflake_advance, Int64GetDatum(id), BoolGetDatum(false));
 	counts.advances++;
 	if (marks == database->marks)
 	{
 		database->disk.advanced = Max(database->disk.advanced, id);
-		/* it warns if it was canceled while it waited for standbys */
-		if (database->changer == NULL && me->report.elevel != WARNING)
+		if (database->changer == NULL)
 			database->advanced = Max(database->advanced, id);
 	}
 }
@@ -142,7 +148,7 @@ create_extension(void)
 	call(snowflake_begin, (Datum) 0, (Datum) 0);
 	database->disk.found = database->disk.found_guard = before;
 	database->disk.advanced = 0;
-	database->marks++;
+	WorldNewMark(database);
 }
 
 /* A statement that changes the relations, or makes ids above all */

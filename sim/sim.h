@@ -139,10 +139,10 @@ typedef struct Process
 	int64		began;			/* when it began */
 	int			calls_left;
 	uint32		configuration;	/* that it has read */
-	uint64		reloaded_in;	/* tick of the last id at that time */
 	int64		last_id;
 	int64		above;			/* ids of this call must be */
 	int			marks;			/* of the database, when the call began */
+	uint64		furthest;		/* tick of its ids then */
 	Oid			extension_before;	/* that it saw when the call began */
 } Process;
 

@@ -293,7 +293,7 @@ TransactionRollback(void)
 			transaction->changed_at = -1;
 		}
 		/* what was made above an advance may be gone with it */
-		database->marks++;
+		WorldNewMark(database);
 	}
 	while (transaction->num_xids > 0 && transaction->level_of[transaction->num_xids - 1] >= last)
 		transaction->num_xids--;
@@ -321,7 +321,7 @@ TransactionCommit(void)
 			ProcessSleep(10000, PROCESS_FLUSHES);
 		}
 		database->changer = NULL;
-		database->marks++;
+		WorldNewMark(database);
 	}
 	transaction->num_levels = transaction->num_xids = 0;
 }

@@ -12,6 +12,7 @@
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 
+#include "generator.h"
 #include "lane.h"
 #include "memory.h"
 #include "settings.h"
@@ -89,11 +90,9 @@ WorldLoadSettings(void)
 	setting_registry = plan.leased ? "host=registry" : "";
 	SyncRepStandbyNames = configured_synchronous ? "standby" : "";
 	settings_version++;
+	GeneratorCloseWindow();
 	if (me != NULL)
-	{
 		me->configuration = configuration;
-		me->reloaded_in = me->last_id < 0 ? 0 : LayoutGet(world_layout, FIELD_TIME, me->last_id);
-	}
 }
 
 static int
@@ -187,6 +186,14 @@ note_found(Database *database)
 		PromiseBroken("the advance to " INT64_FORMAT " is lost", database->advanced);
 }
 
+/* The database has another mark, or finds its own again. */
+void
+WorldNewMark(Database *database)
+{
+	database->marks++;
+	database->furthest = 0;
+}
+
 /* Leave a free slot for one database only, or for two. */
 static void
 crowd_slots(void)
@@ -232,7 +239,7 @@ start_server(bool by_crash)
 		LWLockInitialize(&database->pages[1], LWTRANCHE_BUFFER_CONTENT);
 		database->sessions = database->writers = database->relation_locks = 0;
 		database->locked_until = 0;
-		database->marks++;
+		WorldNewMark(database);
 		note_found(database);
 	}
 	if (!configured_synchronous)
@@ -424,7 +431,7 @@ copy_database(void)
 	TransactionCopy(&databases[to], &databases[from]);
 	note_found(&databases[to]);
 	memcpy(databases[to].largest, databases[from].largest, sizeof(databases[to].largest));
-	databases[to].marks++;
+	WorldNewMark(&databases[to]);
 	DiskLog(&databases[to]);
 	flushed = on_standby = written;
 	Say("database %d is now a copy of database %d", to, from);

@@ -73,6 +73,7 @@ typedef struct Database
 	int64		advanced;		/* ids are above it, whatever happens */
 	int64		largest[2];		/* id of each layout */
 	int			marks;			/* how many it has had, one at a time */
+	uint64		furthest;		/* tick of the ids under the present mark */
 } Database;
 
 /* What the registry has granted. */
@@ -103,6 +104,7 @@ extern int64 standby_returns_at;
 
 /* world.c */
 extern void WorldLease(void);
+extern void WorldNewMark(Database *database);
 extern void WorldReload(void);
 extern bool WorldMustGiveIds(void);
 

@@ -3,9 +3,6 @@
  * adjust.c
  *	  Moves the mark on demand: for a new extension, or an advance.
  *
- * Neither raises a limit.  LimitMove() waits for synchronous
- * standbys before it raises one, so no id depends on the wait here.  It comes
- * after the mark is closed; if it is canceled, we only warn, as a commit does.
  *
  *-------------------------------------------------------------------------
  */
@@ -48,54 +45,6 @@ open_mark(Mark *mark, MarkMode mode)
 	}
 }
 
-/* Unlock the pages and close the mark, without writing it. */
-static void
-leave_mark(Mark *mark)
-{
-	MarkUnlockPages(mark);
-	MarkClose(mark);
-}
-
-/* Wait until the mark is flushed.  It must be closed. */
-static void
-flush_mark(XLogRecPtr lsn)
-{
-	while (!MarkFlush(lsn))
-	{
-		if (MarkNoticeReload())
-			continue;
-		/* what is written stays, so there is nothing left to cancel */
-		QueryCancelPending = false;
-		ereport(WARNING,
-				(errmsg("canceled the wait for synchronous standbys"),
-				 errdetail("The snowflake mark has already been changed here, but might not have been replicated to the standbys.")));
-		break;
-	}
-}
-
-/* Write the new contents of the mark, and close it. */
-static void
-write_mark(Mark *mark)
-{
-	XLogRecPtr	lsn = MarkWritePages(mark);
-
-	MarkClose(mark);
-	flush_mark(lsn);
-}
-
-/* Write the mark, and have new ids of this database begin at a tick. */
-static void
-begin_ids_at(Mark *mark, uint64 tick)
-{
-	/* sessions that notice the change wait for the guard's page: we hold it */
-	LaneBeginChange();
-	pg_atomic_write_u64(&my_slot->floor, tick);
-	my_slot->closed_below = tick;
-	my_slot->written = mark->guard.bound;
-	LaneEndChange();
-	write_mark(mark);
-}
-
 /*
  * begin(), the last call in the extension's script: begin with a mark that was
  * just created.  It is put above all ids made since the start of the server, in
@@ -116,14 +65,15 @@ snowflake_begin(PG_FUNCTION_ARGS)
 
 	/* without a layout there are no ids; looking must not fix the layout */
 	layout = SharedLayoutIfFixed();
-	if (layout != NULL && LaneFurthestTick(layout) > 0)
+	if (layout != NULL && LaneLastTick(layout) > 0)
 	{
-		mark.guard.bound = LimitBoundBelow(layout, LaneFurthestTick(layout) + 1);
+		mark.guard.bound = LimitBoundBelow(layout, LaneLastTick(layout) + 1);
 		mark.guard.layout = layout->hash;
-		write_mark(&mark);
+		(void) MarkWritePages(&mark);
 	}
 	else
-		leave_mark(&mark);
+		MarkUnlockPages(&mark);
+	MarkClose(&mark);
 
 	/* others make ids once they see the extension: a crash must not undo it */
 	ForceSyncCommit();
@@ -147,6 +97,31 @@ refuse_advance(const Layout *layout, int64 id)
 			 errhint("Check that the id is of the layout in force. A superuser can call snowflake_advance() with force => true.")));
 }
 
+/*
+ * Put the mark below a tick that is too far ahead of the clock to become the
+ * floor: below the limit, the clock is not checked.
+ */
+static void
+advance_by_force(const Layout *layout, uint64 tick)
+{
+	Mark		mark;
+	XLogRecPtr	lsn;
+	int64		bound = LimitBoundBelow(layout, tick);
+
+	open_mark(&mark, MARK_WRITE);
+	mark.guard.bound = Max(Max(bound, mark.value), mark.guard.bound);
+	mark.guard.layout = layout->hash;
+	SlotForget();
+	lsn = MarkWritePages(&mark);
+	MarkClose(&mark);
+
+	while (!MarkFlush(lsn))
+	{
+		if (!MarkNoticeReload())
+			CHECK_FOR_INTERRUPTS();
+	}
+}
+
 /* advance(id bigint, force boolean): make new ids of this database greater. */
 Datum
 snowflake_advance(PG_FUNCTION_ARGS)
@@ -154,12 +129,11 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	int64		id = PG_GETARG_INT64(0);
 	bool		force = PG_GETARG_BOOL(1);
 	const Layout *layout;
-	Mark		mark;
+	const Worker *worker;
 	uint64		now_tick;
 	uint64		tick;
-	uint64		floor;
-	int64		bound;
 	FoundMark	found;
+	LimitResult result;
 	CallWaits	waits = {0};
 
 	PreventCommandDuringRecovery("snowflake_advance()");
@@ -171,46 +145,32 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("must be superuser to force snowflake ids ahead of the clock")));
 
-	now_tick = ClockTick(layout, ClockNow(layout, &waits));
 	tick = LayoutGet(layout, FIELD_TIME, id) + 1;
-	if (tick > LimitFarthest(layout, now_tick) + 1 && !force)
-		refuse_advance(layout, id);
-
-	open_mark(&mark, MARK_WRITE);
-
-	/*
-	 * Nothing changes if ids begin above it anyway.  After a start they begin
-	 * above the bound.  Another advance may have written that, and not have
-	 * flushed it yet.
-	 */
-	if (mark.value <= mark.guard.bound &&
-		(my_slot->written == 0 ? id <= mark.guard.bound :
-		 my_slot->written == mark.guard.bound && tick <= my_slot->closed_below))
+	/* a limit with this floor is on disk */
+	while (LimitFloor(layout, pg_atomic_read_u64(&my_slot->limit)) < tick)
 	{
-		leave_mark(&mark);
-		flush_mark(mark.lsn);
-		PG_RETURN_VOID();
-	}
-	LimitCheckFound(layout, &mark, now_tick, &found);
-	if (found.is_far && mark.value > mark.guard.bound && !force)
-	{
-		int64		largest = LayoutLargestId(layout);
+		CHECK_FOR_INTERRUPTS();
+		worker = GeneratorWorker();
+		now_tick = ClockTick(layout, ClockNow(layout, &waits));
+		if (tick > LimitMaxAdvance(layout, now_tick) + 1)
+		{
+			if (!force)
+				refuse_advance(layout, id);
+			advance_by_force(layout, tick);
+			break;
+		}
+		result = LimitMove(layout, worker, tick, LIMIT_ADVANCE, &found);
+		if (result == LIMIT_LOCKED)
+			LimitWaitForMark(&waits);
+		else if (result == LIMIT_IS_FAR && force)
+			tick = Max(tick, found.tick);
+		else if (result == LIMIT_IS_FAR)
+		{
+			int64		taken = LimitBoundBelow(layout, found.tick);
 
-		leave_mark(&mark);
-		refuse_advance(layout, Min(mark.value, largest));
+			refuse_advance(layout, taken);
+		}
 	}
-
-	/*
-	 * Close windows even if the floor is high enough: LimitMove() raises the
-	 * floor without closing the windows below it, whose next ids would be
-	 * less than the given one.
-	 */
-	floor = pg_atomic_read_u64(&my_slot->floor);
-	tick = Max(Max(tick, found.tick), floor);
-	bound = LimitBoundBelow(layout, tick);
-	mark.guard.bound = Max(bound, mark.guard.bound);
-	mark.guard.layout = layout->hash;
-	begin_ids_at(&mark, tick);
 	PG_RETURN_VOID();
 }
 

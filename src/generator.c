@@ -38,8 +38,9 @@
  * it moves the limit.  It does not begin to wait for a clock that needs longer.
  *
  * A window is used only while the clock stays in the tick in which the window
- * was opened, which may be earlier than the tick of the ids.  Until then, an
- * id costs a look at the clock, a few comparisons and a compare-and-swap.
+ * was opened, which may be earlier than the tick of the ids, and while nobody
+ * moves the limit.  Until then, an id costs a look at the clock, a few
+ * comparisons and a compare-and-swap.  A reload closes the window.
  *
  * Why no id is made twice: while a server runs, two of its ids differ in
  * lane, tick or sequence (invariant 1 in lane.c).  Across a start they differ
@@ -101,6 +102,7 @@ static struct
 	/* usable while the clock is in this tick, in PostgreSQL's microseconds */
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
+	uint64		limit;			/* of the database, when it was opened */
 	int64		id_bits;		/* server bits and lane, in place */
 	uint64		counted_from;	/* tick of the clock: to count ids taken since */
 	uint64		ids_before;		/* made by the session before that tick */
@@ -211,7 +213,8 @@ find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
 	int64		elapsed;
 
 	range->worker = &config.worker;
-	LimitGet(&range->limit, &range->floor);
+	range->limit = pg_atomic_read_u64(&my_slot->limit);
+	range->floor = LimitFloor(layout, range->limit);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
 
 	/*
@@ -371,7 +374,7 @@ make_room(const Layout *layout, const TickRange *range, uint64 tick,
 		wait_for_lease(range->worker, waits);
 		return;
 	}
-	result = LimitMove(layout, range->worker, tick, true, &found);
+	result = LimitMove(layout, range->worker, tick, LIMIT_REACHED, &found);
 	if (result == LIMIT_LOCKED)
 		LimitWaitForMark(waits);
 	else if (result == LIMIT_IS_FAR && found.tick > (uint64) layout->last_tick)
@@ -427,9 +430,9 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 		}
 
 		/* try once to move the limit early, so that nobody has to wait for it */
-		if (tried || range.is_overtaken || !LimitIsNear(spot.tick))
+		if (tried || range.is_overtaken || !LimitHalfUsed(layout, spot.tick))
 			break;
-		(void) LimitMove(layout, &config.worker, spot.tick, false, &found);
+		(void) LimitMove(layout, &config.worker, spot.tick, LIMIT_EARLY, &found);
 		tried = true;
 	}
 
@@ -445,6 +448,7 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 	}
 
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
+	window.limit = range.limit;
 	window.lane.version = config.worker.version;
 	window.lane.word = &shared->lanes[spot.lane].word;
 	window.lane.first = window.lane.initial = spot.tick << config.layout.bits[FIELD_SEQUENCE];
@@ -477,6 +481,13 @@ take(int count, int64 tag_bits)
 	return taken;
 }
 
+/* Look at everything again before the next id. */
+void
+GeneratorCloseWindow(void)
+{
+	window.clock_length = 0;
+}
+
 /* Make an id.  The tag, if the layout has one, is shifted into its place. */
 int64
 GeneratorNext(int64 tag_bits)
@@ -486,6 +497,7 @@ GeneratorNext(int64 tag_bits)
 
 	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
+		likely(window.limit == pg_atomic_read_u64(&my_slot->limit)) &&
 		likely(take(1, tag_bits) > 0))
 		return last_id;
 
@@ -551,8 +563,8 @@ GeneratorReserve(int count, int64 *first, int64 *last, CallWaits *waits)
 		taken = take(count, 0);
 	} while (taken == 0);
 
-	/* close it: single ids may go on where a greedy session must stop */
-	window.clock_length = 0;
+	/* single ids may go on where a greedy session must stop */
+	GeneratorCloseWindow();
 	*last = last_id;
 	*first = last_id - taken + 1;
 	return taken;

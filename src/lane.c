@@ -16,10 +16,10 @@
  *		than the sequence, in the same tick to a lane with a higher number.
  *
  * A session keeps a window: a lane and a tick to take ids from.  It depends on
- * the worker id, the lease, and the limit and floor of the database.  Raising
- * a limit or floor, or renewing a lease, leaves open windows valid, and so does
- * a reload, after which a session opens its next window with the new settings.
- * All other changes raise one version, which every window records:
+ * the worker id, the lease, and the limit of the database.  A session sees by
+ * itself that the limit was moved, or the settings changed, and a renewed lease
+ * leaves open windows valid.  All other changes raise one version, which every
+ * window records:
  *
  *		Invariant 3.  Once LaneEndChange() has returned, no session can take
  *		an id from a window opened before LaneBeginChange().
@@ -192,7 +192,7 @@ LaneChoose(uint64 from, uint64 last_word, int last_lane, bool greedy,
 
 /* The furthest tick that any id made so far can be in. */
 uint64
-LaneFurthestTick(const Layout *layout)
+LaneLastTick(const Layout *layout)
 {
 	uint64		furthest = 0;
 

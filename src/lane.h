@@ -66,7 +66,7 @@ extern LaneSpot LaneChoose(uint64 from, uint64 last_word, int last_lane,
 						   bool greedy, bool filled);
 extern int	LaneReach(void);
 extern uint64 LaneGreedyLast(uint64 sequence_mask);
-extern uint64 LaneFurthestTick(const Layout *layout);
+extern uint64 LaneLastTick(const Layout *layout);
 extern void LaneGetUse(int *lanes, int *sessions);
 extern void LaneBeginChange(void);
 extern void LaneEndChange(void);

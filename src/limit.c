@@ -3,40 +3,39 @@
  * limit.c
  *	  Limit and floor of a database's ids.
  *
- * The limit of a database is the first tick in which no id may be made yet, and
- * its floor is where ids were when the limit was moved.
+ * The limit of a database is the first tick in which no id may be made yet.  Its
+ * floor, a reservation of two seconds below that, is where ids were when the
+ * limit was moved.
  *
  *		Invariant 4.  No id is in a tick at the limit or later.  The mark
  *		covers all ids before the limit, and was flushed before the limit was
  *		moved there.
  *
- *		Invariant 5.  No window is opened in a tick below the floor that goes
- *		with its limit.  After a start the first limit comes with a floor above
- *		everything that the mark covered, so no tick from before the start is
- *		used again, even if the clock was set back.  The floor also keeps a
- *		lane that was idle from falling behind the others.
+ *		Invariant 5.  No window is opened in a tick below the floor, and none
+ *		is used under another limit than that it was opened under.  So ids are
+ *		in the order of calls to within a reservation, and no tick from before
+ *		a start is used again, even if the clock was set back: the first limit
+ *		comes with a floor above everything that the mark covered.
  *
- * The limit moves ahead by a reservation of two seconds at a time.  The
- * session that first notices that half of the reservation is used moves it.
- * The floor is raised before the mark is written, and the limit after the mark
- * was flushed; sessions read the two in the opposite order.  So a session that
- * sees a new limit also sees its floor.
+ * The session that first notices that half of the reservation is used moves the
+ * limit.  An advance is a move as well: it makes a given tick the floor.
  *
- * "written" is the last bound that this server wrote to the pages, 0 after a
- * start, or after the slot was cleared.  Any other bound found there was
- * written before that, or came with a template, or with another database that
- * had our OID: ids begin above it.
+ * "reserved" is the limit for which this server wrote the pages last, 0 after a
+ * start, or after the slot was cleared.  If that move was canceled, the next one
+ * goes on from its floor.  A bound that does not belong to it was written before
+ * the start, or came with a template, or with another database that had our
+ * OID: ids begin above it.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
  * of the limit on.  If it is too far ahead of the clock, the limit is not
  * moved, and calls wait or fail.
  *
- * Note about locking issues: floor, closed_below, written and can_recur of a slot
- * change under the content locks of the mark's pages, which are taken before
- * the shared lock.  The limit is raised after these are released, under the
- * shared lock, because a flush must not hold up the pages.  SlotEnter() clears
- * a slot without sessions under the shared lock alone, and SlotForget() ours
- * while nobody else can move the mark.
+ * Note about locking issues: reserved and can_recur of a slot change under the
+ * content locks of the mark's pages, which are taken before the shared lock.
+ * The limit is raised after these are released, under the shared lock, because
+ * a flush must not hold up the pages.  SlotEnter() clears a slot without
+ * sessions under the shared lock alone, and SlotForget() ours while nobody else
+ * can move the mark.
  *
  *-------------------------------------------------------------------------
  */
@@ -96,27 +95,20 @@ LimitIsOfOtherLayout(const Layout *layout, const Guard *guard)
 	return guard->layout != layout->hash && guard->layout != 0;
 }
 
-/*
- * Read the limit first: with a new limit and an old floor, a session could
- * make ids in ticks that were used before the last start.  Pairs with
- * LimitMove().
- */
-void
-LimitGet(uint64 *limit, uint64 *floor)
+/* The floor that goes with a limit. */
+uint64
+LimitFloor(const Layout *layout, uint64 limit)
 {
-	*limit = pg_atomic_read_u64(&my_slot->limit);
-	pg_read_barrier();
-	*floor = pg_atomic_read_u64(&my_slot->floor);
+	return limit == 0 ? 0 : limit - 1 - LimitReservation(layout);
 }
 
-/* Whether it is time to move the limit: half of the reservation is used. */
+/* Whether it is time to move the limit. */
 bool
-LimitIsNear(uint64 tick)
+LimitHalfUsed(const Layout *layout, uint64 tick)
 {
-	uint64		limit;
-	uint64		floor;
+	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
+	uint64		floor = LimitFloor(layout, limit);
 
-	LimitGet(&limit, &floor);
 	return tick < limit && tick >= floor && tick - floor >= limit - 1 - tick;
 }
 
@@ -127,13 +119,13 @@ LimitIsNear(uint64 tick)
  * no bound, it is the furthest tick that ids have reached.
  */
 uint64
-LimitFarthest(const Layout *layout, uint64 now_tick)
+LimitMaxAdvance(const Layout *layout, uint64 now_tick)
 {
 	uint64		reached;
 
 	if (setting_max_ahead >= 0)
 		return now_tick + LimitAhead(layout) / 2;
-	reached = LaneFurthestTick(layout);
+	reached = LaneLastTick(layout);
 	return Max(now_tick, reached);
 }
 
@@ -148,11 +140,11 @@ LimitCheckFound(const Layout *layout, const Mark *mark, uint64 now_tick,
 	if (mark->value > mark->guard.bound)
 	{
 		found->tick = LimitFirstTickAbove(layout, mark->value);
-		found->ahead = LimitFarthest(layout, now_tick) - now_tick;
+		found->ahead = LimitMaxAdvance(layout, now_tick) - now_tick;
 	}
 	else
 	{
-		if (mark->guard.bound != my_slot->written)
+		if (mark->guard.bound != LimitBoundBelow(layout, my_slot->reserved))
 			found->tick = LimitFirstTickAbove(layout, mark->guard.bound);
 
 		/*
@@ -235,18 +227,21 @@ typedef struct MoveReport
  * makes the move shorter.
  */
 static LimitResult
-move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
-	 bool must, uint64 now_tick, FoundMark *found, MoveReport *report)
+limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
+		   LimitReason reason, uint64 now_tick, FoundMark *found,
+		   MoveReport *report)
 {
 	uint64		lease_end = WorkerLeaseEnd(worker);
 	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
-	uint64		farthest = now_tick + LimitAhead(layout);
+	uint64		reserved_floor;
 	int64		begin;
-	int64		bound;
 	XLogRecPtr	lsn;
 
-	if (worker->version != pg_atomic_read_u32(&shared->version) ||
-		tick > farthest || !(must ? tick >= limit : LimitIsNear(tick)))
+	if (worker->version != pg_atomic_read_u32(&shared->version))
+		return LIMIT_LOOK_AGAIN;
+	if (reason == LIMIT_ADVANCE ? tick <= LimitFloor(layout, limit) :
+		tick > now_tick + LimitAhead(layout) ||
+		!(reason == LIMIT_REACHED ? tick >= limit : LimitHalfUsed(layout, tick)))
 		return LIMIT_LOOK_AGAIN;
 	report->damaged = !MarkLockPages(mark);
 	if (report->damaged)
@@ -264,31 +259,26 @@ move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	/* a clock that jumps after the look must not take the mark along */
 	now_tick = Min(now_tick, lease_end);
 	tick = Max(Max(tick, now_tick), found->tick);
-	limit = tick + LimitReservation(layout);
-	limit = Min(limit, (uint64) layout->last_tick) + 1;
+	/* another process of our parallel group may be about to raise the limit */
+	reserved_floor = LimitFloor(layout, my_slot->reserved);
+	tick = Max(tick, reserved_floor);
 
-	/* the floor before the limit, see LimitGet(); unlocking is a barrier */
-	if (pg_atomic_read_u64(&my_slot->floor) < tick)
-		pg_atomic_write_u64(&my_slot->floor, tick);
-	bound = LimitBoundBelow(layout, limit);
-	mark->guard.bound = Max(bound, mark->guard.bound);
+	limit = tick + LimitReservation(layout) + 1;
+	Assert(limit >= my_slot->reserved &&
+		   LimitBoundBelow(layout, limit) >= mark->guard.bound);
+	my_slot->reserved = limit;
+	mark->guard.bound = LimitBoundBelow(layout, limit);
 	mark->guard.layout = layout->hash;
-	my_slot->written = mark->guard.bound;
 	begin = ClockReference();
 	lsn = MarkWritePages(mark);
 
-	/*
-	 * If this is interrupted, the limit stays.  The bound on the pages and
-	 * the floor are higher than needed, which is safe; the next move keeps
-	 * them.
-	 */
+	/* if this is interrupted, the limit stays */
 	report->interrupted = !MarkFlush(lsn);
 	if (report->interrupted)
 		return LIMIT_LOOK_AGAIN;
 	StatsAdd(STATS_MARK_EXTENSIONS, 1);
 	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
 
-	/* another process of our parallel group may have raised it further */
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (pg_atomic_read_u64(&my_slot->limit) < limit)
 		pg_atomic_write_u64(&my_slot->limit, limit);
@@ -297,12 +287,12 @@ move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 }
 
 /*
- * Move the limit a reservation ahead of a tick.  If that "must" be done now,
- * the tick is at or beyond the limit; otherwise half of the reservation is used.
+ * Move the limit a reservation ahead of a tick, which becomes the floor unless
+ * ids are further ahead.
  */
 LimitResult
-LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
-		  FoundMark *found)
+LimitMove(const Layout *layout, const Worker *worker, uint64 tick,
+		  LimitReason reason, FoundMark *found)
 {
 	Mark		mark;
 	MoveReport	report = {0};
@@ -316,10 +306,11 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick, bool must,
 	if (!LayoutTimeToTick(layout, sight.time, &now_tick))
 		return LIMIT_LOOK_AGAIN;
 
-	opened = LimitOpenMark(&mark, MARK_WRITE, must);
+	opened = LimitOpenMark(&mark, MARK_WRITE, reason != LIMIT_EARLY);
 	if (opened != MARK_OPENED)
 		return opened == MARK_BUSY ? LIMIT_LOOK_AGAIN : LIMIT_LOCKED;
-	result = move(&mark, layout, worker, tick, must, now_tick, found, &report);
+	result = limit_move(&mark, layout, worker, tick, reason, now_tick, found,
+						&report);
 	MarkClose(&mark);
 	ConditionVariableBroadcast(&shared->limit_moved);
 

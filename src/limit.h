@@ -27,6 +27,14 @@ typedef enum LimitResult
 	LIMIT_IS_FAR				/* the mark is too far ahead of the clock */
 } LimitResult;
 
+/* Why the limit is moved. */
+typedef enum LimitReason
+{
+	LIMIT_EARLY,				/* half of the reservation is used */
+	LIMIT_REACHED,				/* the tick is at the limit or beyond */
+	LIMIT_ADVANCE				/* ids are to begin at the tick */
+} LimitReason;
+
 /* A value in the mark's pages that this server has not written. */
 typedef struct FoundMark
 {
@@ -36,17 +44,18 @@ typedef struct FoundMark
 	bool		other_layout;	/* it was made in another layout */
 } FoundMark;
 
-extern void LimitGet(uint64 *limit, uint64 *floor);
-extern bool LimitIsNear(uint64 tick);
+extern uint64 LimitFloor(const Layout *layout, uint64 limit);
+extern bool LimitHalfUsed(const Layout *layout, uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
-							 uint64 tick, bool must, FoundMark *found);
+							 uint64 tick, LimitReason reason,
+							 FoundMark *found);
 extern void LimitWaitForMark(CallWaits *waits);
 extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
 
 extern uint64 LimitOtherSystem(const Guard *guard);
 extern uint64 LimitReservation(const Layout *layout);
 extern uint64 LimitAhead(const Layout *layout);
-extern uint64 LimitFarthest(const Layout *layout, uint64 now_tick);
+extern uint64 LimitMaxAdvance(const Layout *layout, uint64 now_tick);
 extern int64 LimitBoundBelow(const Layout *layout, uint64 tick);
 extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
 extern void LimitCheckFound(const Layout *layout, const Mark *mark,

@@ -36,6 +36,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
+#include "generator.h"
 #include "registry.h"
 #include "settings.h"
 #include "shared.h"
@@ -109,24 +110,32 @@ check_layout(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/* What depends on the settings looks at them again. */
+static void
+settings_changed(void)
+{
+	settings_version++;
+	GeneratorCloseWindow();
+}
+
 static void
 assign_layout(const char *newval, void *extra)
 {
 	memcpy(&setting_layout, extra, sizeof(Layout));
-	settings_version++;
+	settings_changed();
 }
 
 static void
 assign_number(int newval, void *extra)
 {
-	settings_version++;
+	settings_changed();
 }
 
 /* The postmaster logs a value that does not fit as soon as it reads it. */
 static void
 log_unless_fitting(LayoutField field, const char *name, int value)
 {
-	settings_version++;
+	settings_changed();
 	if (!IsUnderPostmaster && shared != NULL && SharedLayoutIfFixed() != NULL)
 		WorkerCheckField(LOG, &shared->layout, field, name, value);
 }
@@ -189,7 +198,7 @@ check_registry(char **newval, void **extra, GucSource source)
 static void
 assign_registry(const char *newval, void *extra)
 {
-	settings_version++;
+	settings_changed();
 }
 
 static void

@@ -75,10 +75,7 @@ initialize(SHMEM_INIT_ARGS)
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->version, 0);
 	for (int i = 0; i < MAX_DATABASES; i++)
-	{
 		pg_atomic_init_u64(&state->slots[i].limit, 0);
-		pg_atomic_init_u64(&state->slots[i].floor, 0);
-	}
 	for (int i = 0; i < MAX_LANES; i++)
 		pg_atomic_init_u64(&state->lanes[i].word, 0);
 }

@@ -48,12 +48,8 @@ typedef struct DatabaseSlot
 	bool		can_recur;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
-	/* no window is opened below this tick */
-	pg_atomic_uint64 floor;
-	/* all windows below this tick have been closed */
-	uint64		closed_below;
-	/* the bound that this server has written to the pages; 0: not known */
-	int64		written;
+	/* the limit for which this server wrote the pages last; 0: none yet */
+	uint64		reserved;
 } DatabaseSlot;
 
 /*

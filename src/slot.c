@@ -29,9 +29,7 @@ static void
 slot_clear(DatabaseSlot *slot)
 {
 	pg_atomic_write_u64(&slot->limit, 0);
-	pg_atomic_write_u64(&slot->floor, 0);
-	slot->closed_below = 0;
-	slot->written = 0;
+	slot->reserved = 0;
 }
 
 /*

@@ -83,7 +83,7 @@ get_status(Status *status)
 		status->lease_starts = LayoutTickInstant(layout, status->worker.lease_start);
 		status->lease_ends = LayoutTickInstant(layout, WorkerLeaseEnd(&status->worker));
 	}
-	last_tick = LaneFurthestTick(layout);
+	last_tick = LaneLastTick(layout);
 	if (last_tick > 0)
 		status->last_id_at = LayoutTickInstant(layout, last_tick);
 	if (status->has_mark)

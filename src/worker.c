@@ -185,6 +185,6 @@ WorkerEndLease(void)
 	shared->lease.state = LEASE_RELEASED;
 	LaneEndChange();
 
-	end = LaneFurthestTick(layout) + 1;
+	end = LaneLastTick(layout) + 1;
 	return end > (uint64) layout->last_tick ? DT_NOEND : LayoutTickToTime(layout, end);
 }
