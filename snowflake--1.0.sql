@@ -2541,8 +2541,6 @@ CREATE FUNCTION snowflake_status(
 	OUT layout text,
 	OUT ids_per_second bigint,
 	OUT last_instant timestamptz,
-	OUT lanes_in_use integer,
-	OUT sessions integer,
 	OUT ids_ahead interval,
 	OUT mark bigint,
 	OUT mark_ahead interval,
@@ -2565,7 +2563,6 @@ COMMENT ON FUNCTION snowflake_status() IS
 -- Not a view: tools that compare schemas would list it, and drop it as unknown.
 CREATE FUNCTION snowflake_stat(
 	OUT ids bigint,
-	OUT spills bigint,
 	OUT waits bigint,
 	OUT wait_time double precision,
 	OUT mark_extensions bigint,

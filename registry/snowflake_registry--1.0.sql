@@ -59,7 +59,7 @@ CREATE TABLE snowflake_registry.registry (
 COMMENT ON TABLE snowflake_registry.registry IS
 'the registry''s settings, in one row; layout and worker_ids are those of the first server';
 COMMENT ON COLUMN snowflake_registry.registry.layout IS
-'the layout of all ids; the registry refuses servers with another one';
+'the layout of the first server; the registry refuses others, unless only lane, sequence and tag differ, in the bits below all other fields';
 COMMENT ON COLUMN snowflake_registry.registry.worker_ids IS
 'how many worker ids the layout has';
 COMMENT ON COLUMN snowflake_registry.registry.max_lease IS
@@ -341,6 +341,21 @@ COMMENT ON FUNCTION snowflake_registry.check_call(timestamptz, interval) IS
 -- that may call them needs no right to change the tables.
 --
 
+-- What the fields below the worker id hold does not matter to other servers.
+CREATE FUNCTION snowflake_registry.fields_of_servers(layout text)
+RETURNS text
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+	SELECT regexp_replace(layout, '( (lane|sequence|tag):\d+)+( tick:|$)', format(' below:%s\3', sum(bits[1]::integer)))
+	FROM regexp_matches(substring(layout FROM '(?: (?:lane|sequence|tag):\d+)+(?: tick:|$)'), ':(\d+)', 'g') AS bits
+$$;
+
+REVOKE EXECUTE ON FUNCTION snowflake_registry.fields_of_servers(text) FROM PUBLIC;
+
+COMMENT ON FUNCTION snowflake_registry.fields_of_servers(text) IS
+'for internal use';
+
 CREATE FUNCTION snowflake_registry.acquire(holder text, instance uuid, layout text, worker_ids bigint,
 	clock timestamptz, duration interval,
 	OUT worker_id bigint,
@@ -370,7 +385,8 @@ BEGIN
 	IF settings.layout IS NULL THEN
 		UPDATE snowflake_registry.registry
 		SET layout = acquire.layout, worker_ids = acquire.worker_ids;
-	ELSIF settings.layout <> layout OR settings.worker_ids <> worker_ids THEN
+	ELSIF settings.worker_ids <> worker_ids OR
+		snowflake_registry.fields_of_servers(settings.layout) <> snowflake_registry.fields_of_servers(layout) THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = format('registry is for snowflake ids of the layout "%s"', settings.layout),
 			DETAIL = format('The layout of "%s" is "%s" with %s worker ids, and that of the registry has %s.',

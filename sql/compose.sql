@@ -2,8 +2,8 @@
 
 -- All arguments but the timestamp are optional
 SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00') AS id, snowflake_decode(id) AS d;
-SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', 0, 31, 3, 7, 4095) AS id, snowflake_decode(id) AS d;
-SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', lane => 5) AS id, snowflake_decode(id) AS d;
+SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', 0, 31, 3, 3, 8191) AS id, snowflake_decode(id) AS d;
+SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', lane => 2) AS id, snowflake_decode(id) AS d;
 
 -- With a layout: in order, or by name
 SELECT snowflake_compose('2022-06-28 16:07:40.105+00', 11, 26, 0, 0, 0, 0, 'twitter');
@@ -20,14 +20,14 @@ SELECT snowflake_timestamp(snowflake_compose('2026-01-01 00:00:01.999999+00', 's
 
 -- The first id and the last
 SELECT snowflake_compose('2026-01-01 00:00:00+00');
-SELECT snowflake_compose(last_instant, 0, 31, 3, 7, 4095) FROM snowflake_capacity();
+SELECT snowflake_compose(last_instant, 0, 31, 3, 3, 8191) FROM snowflake_capacity();
 
 -- Out of range: the error names the field, the value and the range
 SELECT snowflake_compose(now(), worker_id => 32);
 \echo :LAST_ERROR_SQLSTATE
 SELECT snowflake_compose(now(), worker_id => -1);
-SELECT snowflake_compose(now(), lane => 8);
-SELECT snowflake_compose(now(), sequence => 4096);
+SELECT snowflake_compose(now(), lane => 4);
+SELECT snowflake_compose(now(), sequence => 8192);
 SELECT snowflake_compose(now(), timeline => 4);
 SELECT snowflake_compose(now(), tag => 1);
 SELECT snowflake_compose(now(), datacenter_id => -1);

@@ -12,7 +12,7 @@ SELECT snowflake_currval() > :id AS currval_follows;
 -- An id is positive, and its fields show where it comes from
 SELECT id > 0 AS positive, generated_at, datacenter_id, worker_id,
 	timeline = (SELECT timeline_id FROM pg_control_checkpoint()) & 3 AS timeline,
-	lane BETWEEN 0 AND 7 AS lane, sequence BETWEEN 0 AND 4095 AS sequence, tag
+	lane BETWEEN 0 AND 3 AS lane, sequence BETWEEN 0 AND 8191 AS sequence, tag
 FROM (SELECT snowflake_nextval() AS id) AS n,
 	LATERAL (SELECT worker_id, datacenter_id, timeline, lane, sequence, tag,
 				generated_at BETWEEN date_trunc('milliseconds', now()) AND clock_timestamp() AS generated_at

@@ -53,8 +53,8 @@ SELECT (snowflake_capacity(l)).layout
 FROM unnest(ARRAY[
 	'twitter epoch:1420041600000',
 	'snowflake lane:0',
-	'snowflake lane:1 worker:7',
-	'snowflake sequence:9 tag:3',
+	'snowflake lane:1 worker:6',
+	'snowflake sequence:10 tag:3',
 	'Snowflake time:33 tick:1s sequence:20',
 	'js53 tick:10ms']) AS l;
 SELECT * FROM snowflake_layout('snowflake sequence:8 tag:4 timeline:0');

@@ -69,11 +69,12 @@ FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g;
 -- and so is a sequence that was restarted
 SELECT snowflake_nextval() AS id \gset
 ALTER SEQUENCE snowflake_internal.mark RESTART;
-SELECT snowflake_advance(:id);
+SELECT snowflake_advance(:id + (1500::bigint << 22));
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 \pset format aligned
 
 -- Set ahead within half of max_ahead, the mark takes effect when the limit moves next
+SELECT pg_sleep(2);
 SELECT snowflake_nextval() AS id \gset
 SELECT setval('snowflake_internal.mark', :id + (2400::bigint << 22)) = :id + (2400::bigint << 22) AS set;
 SELECT pg_sleep(2.1);
@@ -129,7 +130,7 @@ CREATE EXTENSION snowflake;
 SELECT snowflake_nextval() > :id AS above;
 SAVEPOINT rewrite;
 ALTER SEQUENCE snowflake_internal.mark RESTART;
-SELECT snowflake_advance(:id);
+SELECT snowflake_advance(:id + (1500::bigint << 22));
 ROLLBACK TO rewrite;
 SELECT snowflake_nextval() > :id AS above;
 COMMIT;

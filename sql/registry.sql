@@ -116,7 +116,13 @@ UPDATE snowflake_registry.registry SET max_lease = '1 day';
 -- Another layout and invalid arguments are refused
 \set VERBOSITY default
 SELECT snowflake_registry.acquire('d', :d, :layout, 8, clock_timestamp(), '1 hour');
+-- but not one that divides the lowest bits in another way
+SELECT layout, snowflake_registry.fields_of_servers(layout) FROM unnest(ARRAY[:layout,
+	'time:41 worker:2 lane:2 sequence:10', 'time:41 worker:2 sequence:8 tag:4', 'time:41 worker:2 sequence:12 tick:1ms epoch:0',
+	'time:41 lane:2 worker:2 sequence:12 tick:1ms', 'time:39 sequence:8 worker:16 tick:10ms', 'time:41 worker:2']) AS layout;
 \set VERBOSITY sqlstate
+SELECT snowflake_registry.acquire('d', :d, 'time:41 worker:2 lane:2 sequence:11', 4, clock_timestamp(), '1 hour');
+SELECT count(*) FROM snowflake_registry.acquire('d', :d, 'time:41 worker:2 lane:2 sequence:10', 4, clock_timestamp(), '1 second');
 SELECT snowflake_registry.acquire('d', :d, 'twitter', 1024, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire(NULL, :d, :layout, 4, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '0');

@@ -6,9 +6,9 @@
  * The words of these files:
  *
  *		tick		unit of the time in ids, a millisecond by default
- *		lane		share of the ids of each tick				lane.c
+ *		lane		share of a session in the ids of each tick	lane.c
  *		word		tick and sequence of a lane's last id		lane.c
- *		window		lane and tick that a session takes ids from	lane.c
+ *		window		tick that a session takes ids from			lane.c
  *		bound		id on disk that no id has exceeded			mark.c
  *		mark		sequence that holds the bound, as dumps do	mark.c
  *		guard		row that holds it, too, out of reach of SQL	mark.c
@@ -28,9 +28,9 @@
  *								the clock plus max_ahead
  *								the end of the layout
  *
- * find_range() computes both.  LaneChoose() finds the first tick, not before
- * "from", in which a lane has ids that are greater than the session's last one.
- * If that tick is before the end, we open a window there.  If not, make_room()
+ * find_range() computes both.  If the lane of the session has ids in "from" or,
+ * if it is ahead, in its next tick, and that is before the end, we open a
+ * window there.  If not, make_room()
  * deals with the end that is in the way: it moves the limit, waits, or throws
  * the error of that end.  Then we look at everything again.
  *
@@ -111,7 +111,6 @@ static struct
 static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet */
 static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
-static bool filled_lane = false;	/* in the tick of the last id */
 
 /* Log what kind of ids this server makes, once after each start. */
 static void
@@ -181,7 +180,6 @@ configure(CallWaits *waits)
 	/* a mark that cannot be moved is an error at once, not at the next move */
 	while (!MarkRead(&mark, MARK_READ))
 		LimitWaitForMark(waits);
-	LaneEnter(layout);
 	if (!shared->announced)
 		announce(layout, &worker);
 
@@ -384,18 +382,17 @@ make_room(const Layout *layout, const TickRange *range, uint64 tick,
 }
 
 /*
- * Open a window: choose the lane and the tick that the next ids come from.  Not
- * inline, because then most ids would save registers that they do not need.
+ * Open a window: choose the tick that the next ids come from.  Not inline,
+ * because then most ids would save registers that they do not need.
  */
 static pg_noinline void
 open_window(TimestampTz now, bool block, CallWaits *waits)
 {
 	const Layout *layout;
 	TickRange	range = {.first_now_tick = PG_UINT64_MAX};
-	LaneSpot	spot;
-	uint64		last_tick;
+	uint64		lane_tick;
+	uint64		tick;
 	FoundMark	found;
-	int			last_lane;
 	bool		tried = false;
 
 	window.clock_length = 0;
@@ -417,46 +414,36 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 		 */
 		layout = SharedLayout();
 		find_range(layout, now, block, &range, waits);
-		last_lane = LayoutGet(layout, FIELD_LANE, last_id);
-		spot = LaneChoose(range.from, last_word, last_lane, range.greedy, filled_lane);
-		if (spot.tick >= range.end)
+		lane_tick = LaneNextTick(layout, range.greedy);
+		tick = Max(range.from, lane_tick);
+		if (tick >= range.end)
 		{
 			/* if the last tick that a slow flush reserved is full, start over */
 			if (range.is_overtaken)
 				range.first_now_tick = PG_UINT64_MAX;
 			else
-				make_room(layout, &range, spot.tick, waits);
+				make_room(layout, &range, tick, waits);
 			continue;
 		}
 
 		/* try once to move the limit early, so that nobody has to wait for it */
-		if (tried || range.is_overtaken || !LimitHalfUsed(layout, spot.tick))
+		if (tried || range.is_overtaken || !LimitHalfUsed(layout, tick))
 			break;
-		(void) LimitMove(layout, &config.worker, spot.tick, LIMIT_EARLY, &found);
+		(void) LimitMove(layout, &config.worker, tick, LIMIT_EARLY, &found);
 		tried = true;
-	}
-
-	/* if the session leaves its lane while the tick goes on, that is full */
-	last_tick = last_word >> config.layout.bits[FIELD_SEQUENCE];
-	if (last_word == 0 || range.from > last_tick)
-		filled_lane = false;
-	else if (spot.tick != last_tick || spot.lane != last_lane)
-	{
-		filled_lane = true;
-		if (spot.tick == last_tick)
-			StatsPend(STATS_SPILLS, 1);
 	}
 
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
 	window.limit = range.limit;
 	window.lane.version = config.worker.version;
-	window.lane.word = &shared->lanes[spot.lane].word;
-	window.lane.first = window.lane.initial = spot.tick << config.layout.bits[FIELD_SEQUENCE];
+	window.lane.word = &shared->lanes[LaneMine(layout)].word;
+	window.lane.first = window.lane.initial = tick << config.layout.bits[FIELD_SEQUENCE];
 	window.lane.last = window.lane.first |
 		(range.greedy ? LaneGreedyLast(config.sequence_mask) : config.sequence_mask);
-	if (setting_sequence_start == SEQUENCE_START_RANDOM && !filled_lane && !block)
+	/* a lane that is ahead is used up in each tick */
+	if (setting_sequence_start == SEQUENCE_START_RANDOM && lane_tick <= range.from && !block)
 		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
-	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, spot.lane);
+	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, LaneMine(layout));
 	if (range.now_tick != window.counted_from)
 	{
 		window.counted_from = range.now_tick;
@@ -542,7 +529,7 @@ GeneratorReservable(void)
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
 	(void) GeneratorWorker();
-	per_tick = LaneReach() * (LaneGreedyLast(config.sequence_mask) + 1.0);
+	per_tick = LaneGreedyLast(config.sequence_mask) + 1.0;
 	ticks = 1 + LimitAhead(layout) / 2 + (double) setting_max_wait * 1000 / layout->tick;
 	return Min(per_tick * ticks, PG_INT32_MAX);
 }

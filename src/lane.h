@@ -10,14 +10,7 @@
 
 #include "shared.h"
 
-/* A lane and a tick of it. */
-typedef struct LaneSpot
-{
-	int			lane;
-	uint64		tick;
-} LaneSpot;
-
-/* What a session takes ids from: a tick of a lane, or the beginning of it. */
+/* What a session takes ids from: a tick of its lane, or the beginning of it. */
 typedef struct Window
 {
 	pg_atomic_uint64 *word;
@@ -61,13 +54,10 @@ LaneTake(const Window *window, int count, uint64 *last_word)
 
 extern int	LaneCount(const Layout *layout);
 extern int64 LaneIdsPerSecond(const Layout *layout);
-extern void LaneEnter(const Layout *layout);
-extern LaneSpot LaneChoose(uint64 from, uint64 last_word, int last_lane,
-						   bool greedy, bool filled);
-extern int	LaneReach(void);
+extern int	LaneMine(const Layout *layout);
+extern uint64 LaneNextTick(const Layout *layout, bool greedy);
 extern uint64 LaneGreedyLast(uint64 sequence_mask);
 extern uint64 LaneLastTick(const Layout *layout);
-extern void LaneGetUse(int *lanes, int *sessions);
 extern void LaneBeginChange(void);
 extern void LaneEndChange(void);
 

@@ -52,7 +52,7 @@ static const struct
 	const char *text;
 }			presets[] =
 {
-	{"snowflake", "time:41 worker:5 timeline:2 lane:3 sequence:12 epoch:1767225600000"},
+	{"snowflake", "time:41 worker:5 timeline:2 lane:2 sequence:13 epoch:1767225600000"},
 	{"twitter", "time:41 datacenter:5 worker:5 sequence:12 epoch:1288834974657"},
 	{"leaf", "time:41 worker:10 sequence:12 epoch:1288834974657"},
 	{"discord", "time:41 worker:5 lane:5 sequence:12 epoch:1420070400000"},
@@ -64,7 +64,7 @@ static const struct
 	{"mastodon", "time:47 sequence:16 epoch:0"},
 	{"pgedge", "time:41 worker:10 sequence:12 epoch:1672531200000"},
 	{"pgactive", "time:39 worker:10 sequence:14 epoch:1475796139634"},
-	{"js53", "time:41 worker:3 lane:2 sequence:7 epoch:1767225600000"},
+	{"js53", "time:41 worker:3 sequence:9 epoch:1767225600000"},
 };
 
 /* Units of a tick, in microseconds; the largest first, for LayoutToText(). */

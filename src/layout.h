@@ -5,7 +5,7 @@
  *
  * A layout is one line of text, for example:
  *
- *		time:41 worker:5 timeline:2 lane:3 sequence:12 tick:1ms
+ *		time:41 worker:5 timeline:2 lane:2 sequence:13 tick:1ms
  *		epoch:2026-01-01T00:00:00Z
  *
  * It is parsed once, into the struct below, which everything else uses.

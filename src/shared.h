@@ -25,13 +25,8 @@
 /* See lane.c.  A cache line each, to avoid false sharing. */
 typedef union Lane
 {
-	struct
-	{
-		/* tick << sequence bits | sequence, of the last id */
-		pg_atomic_uint64 word;
-		/* sessions whose home this is; guarded by the lock */
-		int			sessions;
-	};
+	/* tick << sequence bits | sequence, of the last id */
+	pg_atomic_uint64 word;
 	char		pad[PG_CACHE_LINE_SIZE];
 } Lane;
 

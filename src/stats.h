@@ -26,7 +26,6 @@ typedef enum StatsCounter
 {
 	/* counted by each process for itself, see StatsPend() */
 	STATS_IDS,
-	STATS_SPILLS,
 	NUM_PENDING_STATS,
 
 	STATS_WAITS = NUM_PENDING_STATS,

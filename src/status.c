@@ -175,8 +175,8 @@ get_state(const Status *status, const char **hint)
 /* A row, put together column by column. */
 typedef struct Row
 {
-	Datum		values[20];
-	bool		nulls[20];
+	Datum		values[18];
+	bool		nulls[18];
 	int			number;
 } Row;
 
@@ -205,8 +205,6 @@ snowflake_status(PG_FUNCTION_ARGS)
 {
 	Status		status;
 	const Layout *layout;
-	int			lanes_in_use;
-	int			sessions;
 	const char *state;
 	const char *hint;
 	const char *version;
@@ -214,7 +212,6 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 	get_status(&status);
 	layout = status.layout;
-	LaneGetUse(&lanes_in_use, &sessions);
 	state = get_state(&status, &hint);
 	version = call_sql("version");
 
@@ -226,8 +223,6 @@ snowflake_status(PG_FUNCTION_ARGS)
 	add(&row, layout != NULL ? CStringGetTextDatum(LayoutToText(layout)) : 0, layout == NULL);
 	add(&row, layout != NULL ? Int64GetDatum(LaneIdsPerSecond(layout)) : 0, layout == NULL);
 	add(&row, layout != NULL ? TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick)) : 0, layout == NULL);
-	add(&row, Int32GetDatum(lanes_in_use), false);
-	add(&row, Int32GetDatum(sessions), false);
 	add_ahead(&row, status.last_id_at);
 	add(&row, Int64GetDatum(status.mark), !status.has_mark);
 	/* a mark of 0 has no time: no ids have been made yet */

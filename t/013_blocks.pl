@@ -20,7 +20,7 @@ sql_fails(
 $node->stop;
 
 # the layout must have consecutive ids
-foreach my $layout ('sonyflake', 'snowflake sequence:9 tag:3', 'time:41 worker:5 lane:6')
+foreach my $layout ('sonyflake', 'snowflake sequence:10 tag:3', 'time:41 worker:5 lane:6')
 {
 	$node = new_server('layout_' . length $layout, 'snowflake.layout' => $layout);
 	sql_fails(

@@ -88,15 +88,9 @@ $session->query_until(
 	"\\echo started\nSELECT count(snowflake_nextval()) FROM generate_series(1, 40000) AS a, generate_series(1, 40000) AS b;\n"
 );
 sql_becomes_true($node, "SELECT ids > $before + 1000 FROM snowflake_stat()", 'ids are counted while a statement runs');
-cmp_ok(status_of($node, 'lanes_in_use'), '>=', 1, 'its lane is in use');
 sql($node,
 	"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%40000%' AND pid <> pg_backend_pid()");
 eval { $session->quit };
-
-# more ids than a lane has in a tick
-my $spills = stat_of($node, 'spills');
-sql($node, 'SELECT snowflake_reserve(1500) FROM generate_series(1, 10)');
-sql_becomes_true($node, "SELECT spills > $spills FROM snowflake_stat()", 'spills are counted');
 
 # a crash, which clears shared memory
 crash($node);

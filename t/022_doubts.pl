@@ -48,7 +48,7 @@ $standby->promote;
 glitch($standby, 30 * $day, 'after a promotion');
 sql_is(
 	$standby, 'SELECT layout FROM snowflake_capacity()',
-	'time:41 worker:5 timeline:2 lane:3 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z',
+	'time:41 worker:5 timeline:2 lane:2 sequence:13 tick:1ms epoch:2026-01-01T00:00:00Z',
 	'the first id fixes the layout');
 $standby->stop;
 

@@ -182,7 +182,7 @@ sql_is(
 	[ $node, 'answers' ],
 	'CREATE TABLE plain (id bigint); EXPLAIN (COSTS OFF, VERBOSE) SELECT snowflake_worker_id(id) FROM plain',
 	q{Seq Scan on public.plain
-  Output: CASE WHEN ((id >= '0'::bigint) AND (id <= '9223372036854775807'::bigint)) THEN (((id >> 17) & '31'::bigint))::integer ELSE snowflake_sql.refuse(id, '9223372036854775807'::bigint, 'time:41 worker:5 timeline:2 lane:3 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z'::text, NULL::integer) END},
+  Output: CASE WHEN ((id >= '0'::bigint) AND (id <= '9223372036854775807'::bigint)) THEN (((id >> 17) & '31'::bigint))::integer ELSE snowflake_sql.refuse(id, '9223372036854775807'::bigint, 'time:41 worker:5 timeline:2 lane:2 sequence:13 tick:1ms epoch:2026-01-01T00:00:00Z'::text, NULL::integer) END},
 	'a field is inlined');
 foreach my $call (
 	'snowflake_timestamp(id)', '(snowflake_decode(id)).lane',
