@@ -133,6 +133,8 @@ GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
 CREATE FUNCTION snowflake_internal.current_guard(
 	OUT bound bigint,
+	OUT clock bigint,
+	OUT database bigint,
 	OUT layout bigint,
 	OUT system bigint)
 AS 'MODULE_PATHNAME', 'snowflake_current_guard'
@@ -144,13 +146,17 @@ COMMENT ON FUNCTION snowflake_internal.current_guard() IS
 'the row of snowflake_internal.guard, so that REFRESH keeps it';
 
 CREATE MATERIALIZED VIEW snowflake_internal.guard USING heap AS
-SELECT bound, layout, system
+SELECT bound, clock, database, layout, system
 FROM snowflake_internal.current_guard();
 
 COMMENT ON MATERIALIZED VIEW snowflake_internal.guard IS
 'the guard of the mark, which no SQL command lowers';
 COMMENT ON COLUMN snowflake_internal.guard.bound IS
 'no snowflake id of this database is greater than this';
+COMMENT ON COLUMN snowflake_internal.guard.clock IS
+'the time that ids followed when the bound was written, in microseconds since 2000-01-01';
+COMMENT ON COLUMN snowflake_internal.guard.database IS
+'OID of the database for which the bound was written';
 COMMENT ON COLUMN snowflake_internal.guard.layout IS
 'a hash of the layout with which ids are made; 0 if none have been made yet';
 COMMENT ON COLUMN snowflake_internal.guard.system IS

@@ -162,13 +162,13 @@ pass_lease_on(void)
 static bool
 look_at_clock(TimestampTz *now)
 {
-	ClockSight	sight = snowflake->look_at_clock();
+	ClockReading reading = snowflake->read_clock();
 
-	*now = sight.time;
-	if (sight.refused)
+	*now = reading.ids;
+	if (reading.refused)
 		LeaseNoteFailure(LEASE_REFUSED, "the clock jumped too far ahead",
-						 psprintf("The clock says %s.", timestamptz_to_str(sight.time)));
-	return !sight.refused;
+						 psprintf("The clock says %s.", timestamptz_to_str(reading.wall)));
+	return !reading.refused;
 }
 
 /* Lease a worker id.  Returns whether we have one. */
@@ -338,10 +338,10 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 
 		/* others may be idle: end a doubt about the clock, and renew after it */
 		while (!ShutdownRequestPending && delay > CLOCK_WATCH &&
-			   snowflake->look_at_clock().doubt > 0)
+			   snowflake->read_clock().doubt > 0)
 		{
 			ConnectionSleep(CLOCK_WATCH);
-			delay = snowflake->look_at_clock().doubt > 0 ? delay - CLOCK_WATCH : 0;
+			delay = snowflake->read_clock().doubt > 0 ? delay - CLOCK_WATCH : 0;
 		}
 		/* a signal that came meanwhile has reset the latch already */
 		if (!ShutdownRequestPending && delay > 0)

@@ -320,13 +320,6 @@ BEGIN
 			MESSAGE = format('invalid lease duration: "%s"', duration),
 			DETAIL = format('The duration must be greater than 0, and at most %s.', settings.max_lease);
 	END IF;
-	IF clock > here + settings.max_clock_lead THEN
-		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'clock is too far ahead of the registry''s clock',
-			DETAIL = format('The holder''s clock says %s, and the registry''s clock says %s. The holder''s can be ahead by at most %s.',
-				clock, here, settings.max_clock_lead),
-			HINT = 'Correct the clock that is wrong.';
-	END IF;
 	RETURN settings;
 END
 $$;
@@ -347,8 +340,8 @@ RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT regexp_replace(layout, '( (lane|sequence|tag):\d+)+( tick:|$)', format(' below:%s\3', sum(bits[1]::integer)))
-	FROM regexp_matches(substring(layout FROM '(?: (?:lane|sequence|tag):\d+)+(?: tick:|$)'), ':(\d+)', 'g') AS bits
+	SELECT regexp_replace(layout, '( (lane|sequence|tag):[0-9]+)+(?= tick:|$)', format(' below:%s', sum(bits[1]::integer)))
+	FROM regexp_matches(substring(layout FROM '((?: (?:lane|sequence|tag):[0-9]+)+)(?: tick:|$)'), ':([0-9]+)', 'g') AS bits
 $$;
 
 REVOKE EXECUTE ON FUNCTION snowflake_registry.fields_of_servers(text) FROM PUBLIC;
@@ -370,6 +363,8 @@ DECLARE
 	here timestamptz;
 	settings snowflake_registry.registry;
 	last_end timestamptz;
+	-- the clock of the holder, which may be wrong
+	capped timestamptz;
 BEGIN
 	IF holder IS NULL OR instance IS NULL OR layout IS NULL OR worker_ids IS NULL OR worker_ids < 1 THEN
 		RAISE invalid_parameter_value USING
@@ -382,6 +377,7 @@ BEGIN
 	settings := snowflake_registry.check_call(clock, duration);
 	here := clock_timestamp();
 	last_end := here + settings.max_clock_lead + settings.max_lease;
+	capped := least(clock, here + settings.max_clock_lead);
 	IF settings.layout IS NULL THEN
 		UPDATE snowflake_registry.registry
 		SET layout = acquire.layout, worker_ids = acquire.worker_ids;
@@ -416,7 +412,7 @@ BEGIN
 			HAVING min(used.worker_id) + 1 < acquire.worker_ids
 		) AS candidate
 		WHERE candidate.starts < last_end
-		ORDER BY candidate.starts > clock, candidate.rank, candidate.since DESC, candidate.starts, candidate.worker_id
+		ORDER BY candidate.starts > capped, candidate.rank, candidate.since DESC, candidate.starts, candidate.worker_id
 		LIMIT 1;
 		-- Not an error, which would undo what check_call() did after a promotion.
 		IF NOT FOUND THEN
@@ -426,7 +422,7 @@ BEGIN
 		-- The invariant holds because no old range reaches beyond the start.  Ends
 		-- are whole milliseconds, which all languages can hand back exactly.
 		ends := greatest(starts,
-			date_trunc('milliseconds', least(greatest(starts, clock) + duration, last_end)));
+			date_trunc('milliseconds', least(greatest(starts, capped) + duration, last_end)));
 		INSERT INTO snowflake_registry.lease AS old (worker_id, holder, address, instance, since, starts, ends, granted)
 		VALUES (acquire.worker_id, acquire.holder, inet_client_addr(), acquire.instance, here, acquire.starts, acquire.ends, here)
 		ON CONFLICT ON CONSTRAINT lease_pkey DO UPDATE
@@ -465,7 +461,8 @@ BEGIN
 	-- of the holder, or has missed an answer, and must not go on with the lease.
 	UPDATE snowflake_registry.lease
 	SET granted = clock_timestamp(),
-		ends = greatest(lease.ends, date_trunc('milliseconds', least(greatest(lease.starts, clock) + duration,
+		ends = greatest(lease.ends, date_trunc('milliseconds', least(
+		greatest(lease.starts, least(clock, clock_timestamp() + settings.max_clock_lead)) + duration,
 		clock_timestamp() + settings.max_clock_lead + settings.max_lease)))
 	WHERE lease.worker_id = renew.worker_id AND lease.instance = renew.instance
 		AND lease.ends = renew.ends AND lease.reserved IS NULL

@@ -235,7 +235,7 @@ make_row(TransactionId xmin)
 	return tuple;
 }
 
-/* The rows of pg_database and pg_class. */
+/* The rows of pg_class. */
 HeapTuple
 SearchSysCache1(int cache, Datum key)
 {
@@ -246,8 +246,6 @@ SearchSysCache1(int cache, Datum key)
 	Form_pg_class form;
 
 	ProcessStep();
-	if (cache == DATABASEOID)
-		return make_row(database->row);
 	if (!OidIsValid(disk->extension) || which > 1)
 		return NULL;
 	tuple = make_row(disk->rows[which]);

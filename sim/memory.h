@@ -8,7 +8,7 @@
 #ifndef SNOWFLAKE_SIM_MEMORY_H
 #define SNOWFLAKE_SIM_MEMORY_H
 
-#define MEMORY_SIZE		20480
+#define MEMORY_SIZE		65536
 
 extern char *memory;
 

@@ -47,7 +47,6 @@ static const Field fields[] = {
 	FIELD(clock.doubted, BY_NOTHING, BY_LOCK),
 	FIELD(limit_moved, BY_NOTHING, BY_NOTHING),
 	/* of each slot */
-	FIELD(slots[0].can_recur, BY_PAGES, BY_PAGES),
 	FIELD(slots[0].reserved, BY_PAGES, BY_PAGES)
 };
 

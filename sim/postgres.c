@@ -236,6 +236,12 @@ LWLockInitialize(LWLock *lock, int tranche)
 }
 
 bool
+LWLockIsExclusive(const LWLock *lock)
+{
+	return LWLOCK_STATE(lock) >= EXCLUSIVE;
+}
+
+bool
 LWLockAcquire(LWLock *lock, LWLockMode mode)
 {
 	bool		exclusive = mode == LW_EXCLUSIVE;

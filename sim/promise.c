@@ -46,12 +46,17 @@ static Stay stays[MOST_STAYS];
 static int	num_stays;
 static int64 highest_offset;	/* that may be believed */
 static int64 highest_ever;		/* by any server of this seed */
-static int64 lowest_offset;		/* since the start of the server */
 static int64 last_offset;
 static int64 stepped_at;		/* when the offset changed last */
 static int64 lagged;			/* for how long ids were behind the clock */
 static int64 lags_at;			/* a call that made one; 0: none since a step */
-static bool was_set_back;
+static int64 envelope;			/* the id clock was never later, */
+static int64 envelope_at;		/* at this instant of the reference clock */
+static int64 highest_since;		/* offset that can have been believed since */
+static bool was_set_back;		/* the wall clock, since then */
+static int64 ids_seen;			/* the id clock when it was last seen, */
+static int64 ids_seen_at;		/* at this instant */
+static int	ids_seen_in;		/* in this run of the server */
 static char broken[300];
 static const char *kind;		/* of what is broken: its format */
 
@@ -63,7 +68,10 @@ PromiseBegin(void)
 	made_seed++;
 	num_made = 0;
 	num_stays = 0;
-	last_offset = highest_offset = highest_ever = lowest_offset = wall_offset;
+	last_offset = highest_offset = highest_ever = highest_since = wall_offset;
+	envelope = 0;
+	envelope_at = reference;
+	ids_seen_in = -1;
 	broken[0] = '\0';
 }
 
@@ -108,17 +116,16 @@ has_looked(void)
 	return memory_exists && ((SharedState *) memory)->clock.noted;
 }
 
-void
-PromiseNoteClock(int64 elapsed)
+static void
+note_clock(int64 elapsed)
 {
 	int64		offset = (wall_offset / STAY_ROUNDED + 1) * STAY_ROUNDED;
 	int			i = 0;
 
-	was_set_back |= wall_offset < last_offset;
 	if (wall_offset != last_offset)
 		stepped_at = reference;
+	was_set_back |= wall_offset < last_offset;
 	last_offset = wall_offset;
-	lowest_offset = Min(lowest_offset, wall_offset);
 	while (i < num_stays && stays[i].offset != offset)
 		i++;
 	if (i == num_stays)
@@ -161,6 +168,86 @@ PromiseNoteClock(int64 elapsed)
 	highest_ever = Max(highest_ever, highest_offset);
 }
 
+void
+PromiseNoteClock(int64 elapsed)
+{
+	int64		believed;
+
+	note_clock(elapsed);
+	believed = Min(wall_offset, highest_offset);
+	highest_since = Max(highest_since, believed);
+	for (int i = 0; i < MAX_PROCESSES; i++)
+		processes[i].highest_since = Max(processes[i].highest_since, believed);
+}
+
+/*
+ * The id clock of the server, without max_set_back, and with what the guard says
+ * if a call goes by that first.  It never goes back.
+ */
+static int64
+id_clock(const Disk *disk)
+{
+	const SharedState *state = (SharedState *) memory;
+	int64		slow = reference - reference / 8;
+	int64		ids = PG_INT64_MIN / 2;
+
+	if (memory_exists && state->clock.started)
+	{
+		ids = Max(reference + state->clock.offset, (int64) state->clock.pace.value + slow);
+		/* it is about to be changed by what was read before */
+		if (LWLockIsExclusive(&state->lock))
+			return Max(ids, disk->guard.clock);
+		if (ids_seen_in == run && ids < ids_seen + (reference - ids_seen_at) / 8 * 7 - 100)
+			PromiseBroken("the id clock goes back by " INT64_FORMAT " us", ids_seen - ids);
+		ids_seen = ids;
+		ids_seen_at = reference;
+		ids_seen_in = run;
+	}
+	return disk->guard.bound == 0 ? ids : Max(ids, disk->guard.clock);
+}
+
+void
+PromiseCallBegins(void)
+{
+	me->ids_began = id_clock(TransactionSees(&databases[me->database]));
+	me->ahead_began = setting_max_ahead;
+	me->highest_since = Min(wall_offset, highest_offset);
+}
+
+/*
+ * Ids are ahead of the clock only because it was set back, by no more than that
+ * and max_set_back, and by no more than max_ahead.
+ */
+static void
+check_honesty(int64 id, uint64 tick)
+{
+	int64		elapsed = reference - envelope_at;
+	int64		ahead = setting_max_ahead < 0 || me->ahead_began < 0 ? -1 :
+	Max(setting_max_ahead, me->ahead_began) * INT64CONST(1000) + world_layout->tick;
+	int64		instant = LayoutTickToTime(world_layout, tick);
+	int64		wall = WALL_AT_REFERENCE_0 + reference + highest_since;
+
+	/*
+	 * Until somebody looks at the clock, ids go on at its pace; they look
+	 * when a reservation is used up.
+	 */
+	envelope += elapsed > USECS_PER_SEC ? elapsed : elapsed - elapsed / 8;
+	if (was_set_back)
+		envelope += USECS_PER_SEC / 4;
+	envelope = Max(envelope, wall);
+	envelope_at = reference;
+	highest_since = Min(wall_offset, highest_offset);
+	was_set_back = false;
+
+	/* two clocks are not read at once */
+	if (ahead >= 0 && instant > envelope + ahead + 20000)
+		PromiseBroken("id " INT64_FORMAT " is ahead of the id clock by " INT64_FORMAT " us", id, instant - envelope);
+	wall = WALL_AT_REFERENCE_0 + reference + me->highest_since;
+	if (ahead >= 0 && setting_max_set_back >= 0 && configuration == me->configuration &&
+		instant > wall + setting_max_set_back * USECS_PER_SEC + ahead + USECS_PER_SEC)
+		PromiseBroken("id " INT64_FORMAT " is ahead of the clock by " INT64_FORMAT " us", id, instant - wall);
+}
+
 /* The clock has been right for all ids if it is there. */
 int64
 PromiseHighestOffset(void)
@@ -175,8 +262,7 @@ PromiseNewServer(bool by_crash)
 	if (!plan.preloaded || !by_crash)
 	{
 		num_stays = 0;
-		last_offset = highest_offset = lowest_offset = wall_offset;
-		was_set_back = false;
+		last_offset = highest_offset = wall_offset;
 	}
 	stepped_at = reference;
 	lags_at = 0;
@@ -277,7 +363,6 @@ PromiseIds(int64 first, int64 last)
 	Disk		standby = DiskFlushed(database, true);
 	uint64		tick = LayoutGet(world_layout, FIELD_TIME, last);
 	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, last);
-	int64		clock = WALL_AT_REFERENCE_0 + reference + highest_offset;
 	int			layout = world_layout - layouts;
 	bool		is_quiet = has_same_mark();
 	bool		has_bound;
@@ -311,7 +396,11 @@ PromiseIds(int64 first, int64 last)
 		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby));
 	if (is_quiet && first <= disk->found)
 		PromiseBroken("id " INT64_FORMAT " is not above the bound found at the start, " INT64_FORMAT, first, disk->found);
-	/* the ids of a database are in the order of the calls, to within a reservation */
+
+	/*
+	 * the ids of a database are in the order of the calls, to within a
+	 * reservation
+	 */
 	if (is_quiet && tick + Max(2 * USECS_PER_SEC / world_layout->tick, 1) < me->furthest)
 		PromiseBroken("id " INT64_FORMAT ", tick " UINT64_FORMAT ", is far below tick " UINT64_FORMAT " of an earlier call",
 					  first, tick, me->furthest);
@@ -320,9 +409,7 @@ PromiseIds(int64 first, int64 last)
 		PromiseBroken("id " INT64_FORMAT " is not above an advance, " INT64_FORMAT, first, me->above);
 	if (plan.leased && !is_leased(worker_id, tick))
 		PromiseBroken("id " INT64_FORMAT " of worker %d, tick " UINT64_FORMAT ", is in no lease", last, (int) worker_id, tick);
-	if (highest_ahead >= 0 &&
-		tick > (uint64) (clock - world_layout->epoch + highest_ahead * INT64CONST(1000) + 2 * USECS_PER_SEC) / world_layout->tick + 4)
-		PromiseBroken("id " INT64_FORMAT ", tick " UINT64_FORMAT ", is too far ahead of the clock", last, tick);
+	check_honesty(last, tick);
 	made_since_start = Max(made_since_start, last);
 }
 
@@ -335,9 +422,8 @@ is_in_the_way(void)
 	const SharedState *state = (SharedState *) memory;
 	int64		furthest = Max(disk->advanced, Max(disk->value, disk->guard.bound));
 	uint64		tick = (furthest >> world_layout->shift[FIELD_TIME]) + 2;
-
-	/* the lowest time that the call can have gone by */
-	int64		now = WALL_AT_REFERENCE_0 + me->began + lowest_offset - USECS_PER_SEC;
+	int64		now = me->ids_began;
+	bool		is_mark = strstr(me->report.message, "mark is too far") != NULL;
 
 	switch (me->report.code)
 	{
@@ -345,7 +431,13 @@ is_in_the_way(void)
 			/* what it knew of a mark is gone */
 			if (!OidIsValid(disk->extension) || disk->extension != me->extension_before)
 				return true;
-			if (strstr(me->report.message, "set back") != NULL && !was_set_back)
+			if (setting_max_set_back >= 0)
+			{
+				if (strstr(me->report.message, "set back") != NULL)
+					return me->ids_began > me->began + state->clock.offset + setting_max_set_back * USECS_PER_SEC - 20000;
+				now = Min(now, me->began + state->clock.offset + setting_max_set_back * USECS_PER_SEC);
+			}
+			else if (strstr(me->report.message, "set back") != NULL)
 				return false;
 			for (int i = 0; i < MAX_DATABASES; i++)
 			{
@@ -354,10 +446,11 @@ is_in_the_way(void)
 			}
 			for (int i = 0; i < MAX_LANES; i++)
 				tick = Max(tick, (state->lanes[i].word.value >> world_layout->bits[FIELD_SEQUENCE]) + 2);
-			return setting_max_ahead < 0 || plan.set_mark ||
-				LayoutTickInstant(world_layout, tick) > now + setting_max_ahead * INT64CONST(500);
+			return setting_max_ahead < 0 || plan.set_mark || has_other_layout ||
+				LayoutTickInstant(world_layout, tick) > now - 20000 +
+				setting_max_ahead * (is_mark ? INT64CONST(500) : INT64CONST(1000));
 		case ERRCODE_SNOWFLAKE_BEFORE_EPOCH:
-			return now < world_layout->epoch;
+			return disk->value == 0 && disk->guard.bound == 0;
 		case ERRCODE_SNOWFLAKE_NO_LEASE:
 			return plan.leased;
 		case ERRCODE_SNOWFLAKE_CLOCK_REFUSED:

@@ -36,6 +36,7 @@ begin_call(const char *name)
 	me->doing = name;
 	me->steps = 0;
 	me->began = reference;
+	PromiseCallBegins();
 	me->arena_used = 0;
 	me->marks = database->marks;
 	/* who has seen an id, or made an advance, may have told us */

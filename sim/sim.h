@@ -142,6 +142,10 @@ typedef struct Process
 	int64		last_id;
 	int64		above;			/* ids of this call must be */
 	int			marks;			/* of the database, when the call began */
+	int64		ids_began;		/* the id clock then, */
+	int			ahead_began;	/* and max_ahead */
+	int64		highest_since;	/* offset that can have been believed since
+								 * then */
 	uint64		furthest;		/* tick of its ids then */
 	Oid			extension_before;	/* that it saw when the call began */
 } Process;
@@ -227,6 +231,7 @@ extern void *ProcessStatic(Process *process, volatile void *variable);
 
 /* postgres.c */
 extern void InterruptsCheck(void);
+extern bool LWLockIsExclusive(const LWLock *lock);
 extern int64 reference;			/* the reference clock, in us */
 extern int64 wall_offset;		/* of the wall clock, to the reference */
 extern int	clock_drift;		/* of the wall clock, in millionths */
@@ -252,6 +257,7 @@ extern void SessionRun(void);
 /* promise.c */
 extern void PromiseBegin(void);
 extern void PromiseBroken(const char *format,...) pg_attribute_printf(1, 2);
+extern void PromiseCallBegins(void);
 extern void PromiseIds(int64 first, int64 last);
 extern void PromiseNoteClock(int64 elapsed);
 extern void PromiseNewServer(bool by_crash);

@@ -26,7 +26,6 @@ int64		made_since_start;
 int			configured_ahead;
 int			configured_worker;
 int			configured_wait;
-int			highest_ahead;
 bool		configured_synchronous;
 bool		always_synchronous;
 uint32		configuration;
@@ -38,6 +37,8 @@ Layout	   *world_layout;
 static TimeLineID timeline;
 static int	configured_start;
 static int	configured_jump;
+static int	configured_set_back;
+static bool was_unbounded;		/* max_ahead */
 static pg_time_t checkpoint;
 static int64 offsets[4];		/* where the clock likes to be */
 static TimestampTz free_from[4];	/* worker ids of the registry */
@@ -48,7 +49,7 @@ static int64 drifted;			/* in millionths of a us, not counted yet */
 static int	glitches;			/* that follow it */
 static int64 rested_at;
 static bool has_lost_ids;		/* by the promotion of a standby that lagged */
-static bool has_other_layout;	/* than in the beginning */
+bool		has_other_layout;
 
 ControlFileData *
 get_controlfile(const char *directory, bool *crc_ok)
@@ -70,13 +71,6 @@ GetWALInsertionTimeLine(void)
 	return timeline;
 }
 
-FullTransactionId
-ReadNextFullTransactionId(void)
-{
-	ProcessStep();
-	return FullTransactionIdFromU64(next_xid);
-}
-
 /* A process reads the configuration. */
 void
 WorldLoadSettings(void)
@@ -85,6 +79,7 @@ WorldLoadSettings(void)
 	setting_max_ahead = configured_ahead;
 	setting_max_wait = configured_wait;
 	setting_max_jump = configured_jump;
+	setting_max_set_back = configured_set_back;
 	setting_sequence_start = configured_start;
 	memcpy(&setting_layout, world_layout, sizeof(Layout));
 	setting_registry = plan.leased ? "host=registry" : "";
@@ -375,12 +370,13 @@ reload(void)
 		case 0:
 			if (plan.leased)
 				return;
-			configured_worker = RandomBelow(Min(LayoutLargest(world_layout, FIELD_WORKER), 3) + 1);
+			configured_worker = RandomBelow(LayoutLargest(world_layout, FIELD_WORKER) > 0 ? 4 : 1);
 			Say("the worker id is set to %d", configured_worker);
 			break;
 		case 1:
 			configured_ahead = PICK(0, 100, 1000, 5000, 20000, -1);
-			highest_ahead = configured_ahead < 0 || highest_ahead < 0 ? -1 : Max(highest_ahead, configured_ahead);
+			configured_set_back = PICK(-1, 86400, 0, 2);
+			was_unbounded |= configured_ahead < 0;
 			break;
 		case 2:
 			configured_wait = PICK(0, 100, 1000, 5000);
@@ -414,6 +410,7 @@ copy_database(void)
 {
 	int			to = RandomBelow(plan.num_databases);
 	int			from = RandomBelow(plan.num_databases);
+	Disk		before = databases[to].disk;
 
 	if (databases[to].sessions > 0)
 	{
@@ -427,9 +424,15 @@ copy_database(void)
 	}
 	if (to == from || databases[from].sessions > 0)
 		return;
-	databases[to].row = next_xid++;
 	TransactionCopy(&databases[to], &databases[from]);
 	note_found(&databases[to]);
+	/* a copy of itself, which has made no ids meanwhile */
+	if (memcmp(&databases[to].disk.guard, &before.guard, sizeof(Guard)) == 0 &&
+		databases[to].disk.value <= before.guard.bound)
+	{
+		databases[to].disk.found = before.found;
+		databases[to].disk.found_guard = before.found_guard;
+	}
 	memcpy(databases[to].largest, databases[from].largest, sizeof(databases[to].largest));
 	WorldNewMark(&databases[to]);
 	DiskLog(&databases[to]);
@@ -519,31 +522,40 @@ WorldRest(void)
 	standby_returns_at = 0;
 	configured_ahead = 20000;
 	configured_wait = 5000;
-	configured_jump = -1;
+	configured_jump = configured_set_back = -1;
 	if (configured_worker > LayoutLargest(world_layout, FIELD_WORKER))
 		configured_worker = LayoutLargest(world_layout, FIELD_WORKER);
-	highest_ahead = -1;
 	WorldReload();
-	/* the clock gets beyond all that was made, or found */
-	highest = PromiseHighestOffset();
-	wall_offset = Max(Max(wall_offset, highest), 0);
-	/* and so does that of the registry, which refuses servers far ahead of it */
-	registry_offset = wall_offset;
-	now = furthest = WallClock();
-	for (int i = 0; i < plan.num_databases; i++)
-	{
-		const Disk *disk = &databases[i].disk;
-		int64		largest = Max(made_since_start, Max(disk->value, disk->guard.bound));
-		uint64		tick = largest >> world_layout->shift[FIELD_TIME];
-		TimestampTz made;
 
-		databases[i].locked_until = 0;
-		made = LayoutTickInstant(world_layout, tick);
-		furthest = Max(furthest, made);
+	/*
+	 * The clock may have been set back, which stops no ids; but a registry
+	 * grants no more than it does.  Elsewhere it gets beyond all that is
+	 * there.
+	 */
+	if (plan.leased || plan.set_mark || has_other_layout || was_unbounded || RandomOneIn(2))
+	{
+		highest = PromiseHighestOffset();
+		wall_offset = Max(Max(wall_offset, highest), 0);
+		registry_offset = wall_offset;
+		now = furthest = WallClock();
+		for (int i = 0; i < plan.num_databases; i++)
+		{
+			const Disk *disk = &databases[i].disk;
+			int64		largest = Max(made_since_start, Max(disk->value, disk->guard.bound));
+			uint64		tick = largest >> world_layout->shift[FIELD_TIME];
+			TimestampTz made = LayoutTickInstant(world_layout, tick);
+
+			if (made != DT_NOEND)
+				furthest = Max(furthest, made);
+		}
+		for (int i = 0; i < lengthof(free_from); i++)
+			furthest = Max(furthest, free_from[i]);
+		/* the id clock is caught up by an eighth of the time */
+		PassTime((furthest - now) * (furthest - now < 30 * USECS_PER_DAY ? 8 : 1));
 	}
-	for (int i = 0; i < lengthof(free_from); i++)
-		furthest = Max(furthest, free_from[i]);
-	PassTime(furthest - now + 30 * USECS_PER_SEC);
+	for (int i = 0; i < plan.num_databases; i++)
+		databases[i].locked_until = 0;
+	PassTime(30 * USECS_PER_SEC);
 	rested_at = reference;
 	return true;
 }
@@ -556,7 +568,7 @@ WorldMustGiveIds(void)
 	int64		bound = Max(disk->value, disk->guard.bound);
 
 	return at_rest && step > last_step / 10 * 9 && me->began > rested_at && me->configuration == configuration &&
-		LaneIdsPerSecond(world_layout) >= 8000 &&
+		LaneIdsPerSecond(world_layout) / LaneCount(world_layout) >= 8000 &&
 		WallClock() + USECS_PER_MINUTE < LayoutTickInstant(world_layout, world_layout->last_tick) &&
 		(bound >> world_layout->shift[FIELD_TIME]) < world_layout->last_tick &&
 		OidIsValid(disk->extension) && !plan.transact && !plan.crowded;
@@ -625,7 +637,9 @@ WorldBegin(void)
 	make_layouts();
 	world_layout = &layouts[0];
 	configured_start = RandomBelow(2);
-	configured_ahead = highest_ahead = PICK(0, 100, 1000, 5000, 5000, 20000, -1);
+	configured_ahead = PICK(0, 100, 1000, 5000, 5000, 20000, -1);
+	configured_set_back = PICK(-1, -1, -1, 86400, 0, 2);
+	was_unbounded = configured_ahead < 0;
 	configured_wait = PICK(0, 100, 1000, 5000);
 	configured_jump = PICK(365 * 86400, 10, -1);
 	configured_worker = 0;
@@ -652,7 +666,6 @@ WorldBegin(void)
 	{
 		memset(&databases[i], 0, sizeof(Database));
 		databases[i].oid = 5000 + i;
-		databases[i].row = 700 + i;
 		TransactionNewExtension(&databases[i], 750 + i);
 	}
 	DiskBegin();

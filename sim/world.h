@@ -58,7 +58,6 @@ typedef struct ExtensionRow
 typedef struct Database
 {
 	Oid			oid;
-	TransactionId row;			/* xmin in pg_database */
 	int			sessions;
 	Disk		disk;			/* in buffers */
 	ExtensionRow extensions[MAX_EXTENSION_ROWS];
@@ -94,10 +93,10 @@ extern int64 made_since_start;	/* the largest id of all databases */
 extern int	configured_ahead;
 extern int	configured_worker;
 extern int	configured_wait;
-extern int	highest_ahead;		/* that any session can have; -1: any */
 extern bool configured_synchronous;
 extern bool always_synchronous; /* since the standby had everything */
 extern uint32 configuration;
+extern bool has_other_layout;	/* than in the beginning */
 extern Layout layouts[2];		/* that are changed for each other */
 extern TransactionId next_xid;
 extern int64 standby_returns_at;

@@ -4,8 +4,8 @@
 CREATE TABLE blocks AS SELECT 0 AS asked, * FROM snowflake_reserve(1) LIMIT 0;
 INSERT INTO blocks SELECT count, b.* FROM unnest(ARRAY[1, 2, 100, 8192, 8193, 10000, 1000000]) AS count, snowflake_reserve(count) AS b;
 SELECT asked, sum(last_id - first_id + 1) AS got, bool_and(first_id <= last_id) AS in_order,
-	-- a lane has 8192 ids in a tick, and blocks leave the last eighth of them
-	count(*) BETWEEN asked / 7168.0 AND asked / 7168 + 2 AS rows
+	-- a lane has 8192 ids in a tick
+	count(*) BETWEEN asked / 8192.0 AND asked / 8192 + 2 AS rows
 FROM blocks GROUP BY asked ORDER BY asked;
 SELECT bool_and((snowflake_decode(first_id)).generated_at = (snowflake_decode(last_id)).generated_at AND
 	snowflake_lane(first_id) = snowflake_lane(last_id)) AS one_tick_and_lane,

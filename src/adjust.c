@@ -54,9 +54,11 @@ Datum
 snowflake_begin(PG_FUNCTION_ARGS)
 {
 	const Layout *layout;
+	TimestampTz ids;
 	Mark		mark;
 
 	SharedAttach();
+	ids = ClockPeek().ids;
 	SlotEnter();
 	open_mark(&mark, MARK_CREATE);
 
@@ -68,6 +70,8 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	if (layout != NULL && LaneLastTick(layout) > 0)
 	{
 		mark.guard.bound = LimitBoundBelow(layout, LaneLastTick(layout) + 1);
+		mark.guard.clock = ids;
+		mark.guard.database = MyDatabaseId;
 		mark.guard.layout = layout->hash;
 		(void) MarkWritePages(&mark);
 	}
@@ -97,31 +101,6 @@ refuse_advance(const Layout *layout, int64 id)
 			 errhint("Check that the id is of the layout in force. A superuser can call snowflake_advance() with force => true.")));
 }
 
-/*
- * Put the mark below a tick that is too far ahead of the clock to become the
- * floor: below the limit, the clock is not checked.
- */
-static void
-advance_by_force(const Layout *layout, uint64 tick)
-{
-	Mark		mark;
-	XLogRecPtr	lsn;
-	int64		bound = LimitBoundBelow(layout, tick);
-
-	open_mark(&mark, MARK_WRITE);
-	mark.guard.bound = Max(Max(bound, mark.value), mark.guard.bound);
-	mark.guard.layout = layout->hash;
-	SlotForget();
-	lsn = MarkWritePages(&mark);
-	MarkClose(&mark);
-
-	while (!MarkFlush(lsn))
-	{
-		if (!MarkNoticeReload())
-			CHECK_FOR_INTERRUPTS();
-	}
-}
-
 /* advance(id bigint, force boolean): make new ids of this database greater. */
 Datum
 snowflake_advance(PG_FUNCTION_ARGS)
@@ -130,7 +109,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	bool		force = PG_GETARG_BOOL(1);
 	const Layout *layout;
 	const Worker *worker;
-	uint64		now_tick;
+	ClockReading reading;
 	uint64		tick;
 	FoundMark	found;
 	LimitResult result;
@@ -151,19 +130,17 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		worker = GeneratorWorker();
-		now_tick = ClockTick(layout, ClockNow(layout, &waits));
-		if (tick > LimitMaxAdvance(layout, now_tick) + 1)
-		{
-			if (!force)
-				refuse_advance(layout, id);
-			advance_by_force(layout, tick);
-			break;
-		}
-		result = LimitMove(layout, worker, tick, LIMIT_ADVANCE, &found);
+		(void) ClockNow(layout, &waits);
+		reading = ClockRead();
+		if (force)
+			ClockRaiseIds(LayoutTickInstant(layout, tick));
+		else if (tick > LimitMaxAdvance(layout, ClockTick(layout, reading.ids)) + 1)
+			refuse_advance(layout, id);
+		result = LimitMove(layout, worker, tick, force ? LIMIT_FORCE : LIMIT_ADVANCE, &found);
 		if (result == LIMIT_LOCKED)
 			LimitWaitForMark(&waits);
-		else if (result == LIMIT_IS_FAR && force)
-			tick = Max(tick, found.tick);
+		else if (result == LIMIT_BEFORE_EPOCH)
+			ClockReportBeforeEpoch(layout);
 		else if (result == LIMIT_IS_FAR)
 		{
 			int64		taken = LimitBoundBelow(layout, found.tick);
@@ -180,8 +157,8 @@ snowflake_current_guard(PG_FUNCTION_ARGS)
 {
 	Guard		guard = MarkCurrentGuard();
 	const int64 *columns = (const int64 *) &guard;
-	bool		nulls[3] = {false};
-	Datum		values[3];
+	bool		nulls[5] = {false};
+	Datum		values[5];
 
 	for (int i = 0; i < lengthof(values); i++)
 		values[i] = Int64GetDatum(columns[i]);

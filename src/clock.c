@@ -18,14 +18,24 @@
  * two glitches do not pass for a step.  A call that finds an old doubt looks
  * until it ends, so that rare calls get to the new time, too.
  *
- *		An offset is refused if it exceeds by more than snowflake.max_jump both
- *		the one that is believed and that of the last checkpoint before the
- *		start.
+ *		An offset is refused if it exceeds by more than snowflake.max_jump the
+ *		one that is believed, that of the last checkpoint before the start, and
+ *		that of the id clock.
  *
  * So a machine that boots years behind can be set right.  Before the first
  * look, the offset of the start counts as the highest one, but is not believed.
  * The postmaster keeps it, and that of the last checkpoint before it, across
  * crashes.  If the library is not preloaded, the first look is the start.
+ *
+ * Ids follow the id clock:
+ *
+ *		The id clock is the believed clock, unless that is set back.  Then it
+ *		goes on from where it was, at seven eighths of the pace of the reference
+ *		clock, until the believed clock has caught up, as adjtime() does.  So it
+ *		never goes back, unless snowflake.max_set_back bounds how far it may be
+ *		ahead.
+ *
+ * The guard stores what it says, and a start goes on from there.
  *
  * Sessions need not look all the time: ids cannot pass the limit of their
  * database, so a step forward matters only to a session that finds the clock
@@ -134,7 +144,6 @@ note_offset(ClockState *clock, TimestampTz checkpoint)
 	read_clocks(&wall, &reference);
 	clock->offset = clock->highest = wall - reference;
 	clock->checkpoint_offset = checkpoint - reference;
-	clock->reached = DT_NOBEGIN;
 	clock->noted = true;
 }
 
@@ -157,16 +166,23 @@ ClockNoteStart(ClockState *clock)
 	offset = wall - reference;
 	start.offset = start.highest = Min(start.offset, offset);
 	*clock = start;
+	pg_atomic_init_u64(&clock->pace, (uint64) DT_NOBEGIN);
 }
 
-/* How far an offset is ahead of everything that is known about the clock. */
+/*
+ * How far an offset is ahead of everything that is known about the clock, at an
+ * instant of the reference clock.
+ */
 static int64
-jump_to(const ClockState *clock, int64 offset)
+jump_to(ClockState *clock, int64 offset, int64 reference)
 {
 	int64		known = clock->checkpoint_offset;
+	int64		paced = (int64) pg_atomic_read_u64(&clock->pace);
 
 	if (clock->started)
 		known = Max(known, clock->offset);
+	if (paced != DT_NOBEGIN)
+		known = Max(known, paced - reference / 8);
 	return offset - known;
 }
 
@@ -218,54 +234,71 @@ note_step(int64 step, TimestampTz wall)
 				 errdetail("It now says %s.", timestamptz_to_str(wall))));
 }
 
-/* How far the clock is behind where it was before it was set back. */
-static int64
-set_back_by(const ClockState *clock, TimestampTz now)
+/*
+ * Where the id clock would be without a bound, if that is ahead of the believed
+ * clock.
+ */
+static TimestampTz
+clock_paced(int64 pace, int64 reference)
 {
-	return clock->reached > now ? clock->reached - now : 0;
+	return pace == DT_NOBEGIN ? DT_NOBEGIN : pace + (reference - reference / 8);
+}
+
+static TimestampTz
+clock_bounded(TimestampTz paced, TimestampTz believed)
+{
+	if (setting_max_set_back >= 0)
+		paced = Min(paced, believed + setting_max_set_back * USECS_PER_SEC);
+	return Max(paced, believed);
+}
+
+/* The id clock, for a time that is believed. */
+TimestampTz
+ClockIds(TimestampTz believed)
+{
+	int64		pace = (int64) pg_atomic_read_u64(&shared->clock.pace);
+
+	/* usually the clock was never set back */
+	if (likely(pace == DT_NOBEGIN))
+		return believed;
+	return clock_bounded(clock_paced(pace, ClockReference()), believed);
+}
+
+/* The caller holds the lock. */
+static void
+clock_raise_ids(ClockState *clock, TimestampTz ids, int64 reference)
+{
+	int64		pace = ids - (reference - reference / 8);
+
+	if (pace > (int64) pg_atomic_read_u64(&clock->pace))
+		pg_atomic_write_u64(&clock->pace, (uint64) pace);
+}
+
+/* Let the id clock go on from an instant, unless it is later already. */
+void
+ClockRaiseIds(TimestampTz ids)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	clock_raise_ids(&shared->clock, ids, ClockReference());
+	LWLockRelease(&shared->lock);
 }
 
 /*
- * Look at the clock.  Only the first look of a library that is not preloaded
- * can throw an error, as it reads a file; none waits.
+ * Judge the wall clock, and note in *clock what follows.  Returns the step that
+ * is believed now, in us.
  */
-ClockSight
-ClockLook(void)
+static int64
+clock_judge(ClockState *clock, ClockReading *reading)
 {
-	ClockState *clock = &shared->clock;
-	ClockSight	sight = {0};
 	TimestampTz wall;
 	int64		reference;
 	int64		offset;
 	int64		used;			/* offset of the time to use */
 	int64		step = 0;
-	TimestampTz checkpoint = 0;
-	bool		noted;
-	bool		is_usual;
-	bool		is_believed;
+	bool		is_believed = true;
 
-	read_clocks(&wall, &reference);
-	offset = wall - reference;
-
-	/* usually nothing has changed */
-	LWLockAcquire(&shared->lock, LW_SHARED);
-	noted = clock->noted;
-	is_usual = clock->started && !clock->doubted &&
-		llabs(offset - clock->offset) < SMALLEST_STEP;
-	sight.time = wall;
-	sight.set_back = set_back_by(clock, wall);
-	LWLockRelease(&shared->lock);
-	if (is_usual)
-		return sight;
-	if (!noted)
-		checkpoint = read_checkpoint();
-
-	/* look again, as another session may have noted a step meanwhile */
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	note_offset(clock, checkpoint);
 	read_clocks(&wall, &reference);
 	used = offset = wall - reference;
-	is_believed = true;
 	if (is_doubtful(clock, offset))
 	{
 		is_believed = watch(clock, offset, reference);
@@ -274,8 +307,8 @@ ClockLook(void)
 
 	/* before the first look, not even the offset of the start was checked */
 	if (!clock->started || (is_believed && is_doubtful(clock, used)))
-		sight.refused = is_too_far(jump_to(clock, used));
-	if (is_believed && !sight.refused)
+		reading->refused = is_too_far(jump_to(clock, used, reference));
+	if (is_believed && !reading->refused)
 	{
 		step = used - clock->offset;
 		/* a first look at a clock that was set back is no step */
@@ -284,24 +317,96 @@ ClockLook(void)
 			step = Max(step, 0);
 			clock->highest = used;
 		}
-		/* less is between the readings of two clocks */
-		if (step <= -SMALLEST_STEP)
-			clock->reached = Max(clock->reached, reference + clock->offset);
+		if (step < 0)
+			clock_raise_ids(clock, reference + clock->offset, reference);
 		clock->highest = Max(clock->highest, used);
 		clock->offset = used;
 		clock->started = true;
 		clock->doubted = false;
 	}
-	sight.time = sight.refused ? wall : reference + used;
-	sight.doubt = sight.refused || is_believed ? 0 : offset - used;
-	sight.doubted_for = clock->doubted ? reference - clock->doubted_since : 0;
-	sight.jump = jump_to(clock, offset);
-	sight.set_back = set_back_by(clock, sight.time);
+	reading->reference = reference;
+	reading->wall = wall;
+	reading->time = reference + (reading->refused ? clock->offset : used);
+	reading->doubt = reading->refused || is_believed ? 0 : offset - used;
+	reading->doubted_for = clock->doubted ? reference - clock->doubted_since : 0;
+	reading->jump = jump_to(clock, offset, reference);
+	return step;
+}
+
+/* Complete a reading by the id clock. */
+static void
+clock_add_ids(ClockState *clock, ClockReading *reading)
+{
+	TimestampTz paced = clock_paced((int64) pg_atomic_read_u64(&clock->pace),
+									reading->reference);
+
+	reading->ids = clock_bounded(paced, reading->time);
+	reading->set_back = paced > reading->time ? paced - reading->time : 0;
+}
+
+/*
+ * Look at the clock.  Only the first look of a library that is not preloaded
+ * can throw an error, as it reads a file; none waits.
+ */
+ClockReading
+ClockRead(void)
+{
+	ClockState *clock = &shared->clock;
+	ClockReading reading = {0};
+	TimestampTz wall;
+	int64		reference;
+	int64		step;
+	TimestampTz checkpoint = 0;
+	bool		noted;
+	bool		is_usual;
+
+	read_clocks(&wall, &reference);
+
+	/* usually nothing has changed */
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	noted = clock->noted;
+	is_usual = clock->started && !clock->doubted &&
+		llabs(wall - reference - clock->offset) < SMALLEST_STEP;
+	LWLockRelease(&shared->lock);
+	if (is_usual)
+	{
+		reading.reference = reference;
+		reading.wall = reading.time = wall;
+		clock_add_ids(clock, &reading);
+		return reading;
+	}
+	if (!noted)
+		checkpoint = read_checkpoint();
+
+	/* look again, as another session may have noted a step meanwhile */
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	note_offset(clock, checkpoint);
+	step = clock_judge(clock, &reading);
 	LWLockRelease(&shared->lock);
 
+	clock_add_ids(clock, &reading);
 	if (llabs(step) >= SMALLEST_STEP)
-		note_step(step, sight.time);
-	return sight;
+		note_step(step, reading.time);
+	return reading;
+}
+
+/* What ClockRead() would find; changes nothing. */
+ClockReading
+ClockPeek(void)
+{
+	ClockReading reading = {0};
+	ClockState	clock;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	clock = shared->clock;
+	LWLockRelease(&shared->lock);
+	if (!clock.noted)
+		note_offset(&clock, read_checkpoint());
+	(void) clock_judge(&clock, &reading);
+	/* sooner or later */
+	reading.refused = (!clock.started || reading.doubt > 0) && is_too_far(reading.jump);
+	clock_add_ids(&clock, &reading);
+	return reading;
 }
 
 /*
@@ -311,30 +416,30 @@ ClockLook(void)
 TimestampTz
 ClockNow(const Layout *layout, CallWaits *waits)
 {
-	ClockSight	sight;
+	ClockReading reading;
 
 	do
 	{
-		sight = ClockLook();
-		ClockCheck(&sight);
-	} while ((sight.doubted_for >= CLOCK_TIME_TO_BELIEVE ||
-			  (sight.doubt > 0 && sight.time < layout->epoch)) &&
+		reading = ClockRead();
+		ClockCheck(&reading);
+	} while ((reading.doubted_for >= CLOCK_TIME_TO_BELIEVE ||
+			  (reading.doubt > 0 && reading.ids < layout->epoch)) &&
 			 ClockKeepWatching(waits));
-	return sight.time;
+	return reading.time;
 }
 
 /* Throw an error if the clock has jumped too far. */
 void
-ClockCheck(const ClockSight *sight)
+ClockCheck(const ClockReading *reading)
 {
-	if (sight->refused)
+	if (reading->refused)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_CLOCK_REFUSED),
 				 errmsg("clock jumped too far ahead for snowflake ids"),
 				 errdetail("The clock says %s, but it should be %s. \"snowflake.max_jump\" is %d s.",
 		/* timestamptz_to_str() has one buffer for all of its results */
-						   pstrdup(timestamptz_to_str(sight->time)),
-						   pstrdup(timestamptz_to_str(sight->time - sight->jump)),
+						   pstrdup(timestamptz_to_str(reading->wall)),
+						   pstrdup(timestamptz_to_str(reading->wall - reading->jump)),
 						   setting_max_jump),
 				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.")));
 }
@@ -351,40 +456,28 @@ ClockThrowExhausted(const Layout *layout)
 			 errhint("Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server.")));
 }
 
-/* The tick that the clock is in. */
+/* Report a clock before the epoch, in a database that has made no ids. */
+void
+ClockReportBeforeEpoch(const Layout *layout)
+{
+	ereport(ERROR,
+			(StatsErrcode(ERRCODE_SNOWFLAKE_BEFORE_EPOCH),
+			 errmsg("clock is before the epoch of the snowflake layout"),
+			 errdetail("The clock says %s, and the layout is \"%s\".",
+					   timestamptz_to_str(GetCurrentTimestamp()),
+					   LayoutToText(layout)),
+			 errhint("Set the clock of the server right, or choose a layout with an earlier epoch.")));
+}
+
+/* The tick of a time; the first one, if it is before the epoch. */
 uint64
-ClockTick(const Layout *layout, TimestampTz now)
+ClockTick(const Layout *layout, TimestampTz time)
 {
 	int64		tick;
 
-	if (now < layout->epoch)
-		ereport(ERROR,
-				(StatsErrcode(ERRCODE_SNOWFLAKE_BEFORE_EPOCH),
-				 errmsg("clock is before the epoch of the snowflake layout"),
-				 errdetail("The clock says %s, and the layout is \"%s\".",
-						   timestamptz_to_str(now), LayoutToText(layout)),
-				 errhint("Set the clock of the server right, or choose a layout with an earlier epoch.")));
-	if (!LayoutTimeToTick(layout, now, &tick))
+	if (!LayoutTimeToTick(layout, Max(time, layout->epoch), &tick))
 		ClockThrowExhausted(layout);
 	return tick;
-}
-
-/* Whether ClockLook() would refuse the clock, sooner or later; changes nothing. */
-bool
-ClockIsRefused(void)
-{
-	ClockState	clock;
-	TimestampTz wall;
-	int64		reference;
-
-	LWLockAcquire(&shared->lock, LW_SHARED);
-	clock = shared->clock;
-	LWLockRelease(&shared->lock);
-	if (!clock.noted)
-		note_offset(&clock, read_checkpoint());
-	read_clocks(&wall, &reference);
-	return (!clock.started || is_doubtful(&clock, wall - reference)) &&
-		is_too_far(jump_to(&clock, wall - reference));
 }
 
 /* Sleep for up to so many us.  Returns for how long. */

@@ -33,21 +33,28 @@ typedef struct CallWaits
 } CallWaits;
 
 /* What a look at the clock has found; times in us. */
-typedef struct ClockSight
+typedef struct ClockReading
 {
-	TimestampTz time;			/* to use; the wall clock's if refused */
-	bool		refused;
-	int64		jump;			/* if refused: how far it is ahead */
-	int64		doubt;			/* how far the wall clock is ahead of "time" */
+	int64		reference;		/* when this was read */
+	TimestampTz wall;
+	TimestampTz time;			/* believed */
+	TimestampTz ids;			/* the id clock */
+	bool		refused;		/* the wall clock is, by so much: */
+	int64		jump;
+	int64		doubt;			/* how far it is ahead of "time" */
 	int64		doubted_for;	/* how long ago the doubt began */
-	int64		set_back;		/* how far the clock is behind where it was */
-} ClockSight;
+	int64		set_back;		/* how far the id clock would be ahead of
+								 * "time" without max_set_back */
+} ClockReading;
 
-extern ClockSight ClockLook(void);
-extern void ClockCheck(const ClockSight *sight);
+extern ClockReading ClockRead(void);
+extern ClockReading ClockPeek(void);
+extern TimestampTz ClockIds(TimestampTz believed);
+extern void ClockRaiseIds(TimestampTz ids);
+extern void ClockCheck(const ClockReading *reading);
 extern TimestampTz ClockNow(const Layout *layout, CallWaits *waits);
-extern uint64 ClockTick(const Layout *layout, TimestampTz now);
-extern bool ClockIsRefused(void);
+extern uint64 ClockTick(const Layout *layout, TimestampTz time);
+pg_noreturn extern void ClockReportBeforeEpoch(const Layout *layout);
 extern int64 ClockReference(void);
 pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
 extern void ClockNoteStart(ClockState *clock);

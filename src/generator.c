@@ -18,24 +18,26 @@
  *
  * A call may use the ticks from one instant on and before another:
  *
- *		from	the latest of	the clock or, if that has passed the limit since
- *								the call began, the tick before the limit
+ *		from	the latest of	the id clock or, if that has passed the limit
+ *								since the call began, the tick before the limit
  *								the floor of the database		limit.c
  *								the start of the worker's lease	worker.c
  *								the session's next tick, if its worker changed
  *		end		the earliest of	the limit of the database		limit.c
  *								the end of the worker's lease	worker.c
- *								the clock plus max_ahead
  *								the end of the layout
  *
- * find_range() computes both.  If the lane of the session has ids in "from" or,
- * if it is ahead, in its next tick, and that is before the end, we open a
- * window there.  If not, make_room()
- * deals with the end that is in the way: it moves the limit, waits, or throws
- * the error of that end.  Then we look at everything again.
+ * generator_find_range() computes both.  If the lane of the session has ids in
+ * "from" or, if it is ahead, in its next tick, and that is before the end, we
+ * open a window there.  If not, generator_make_room() deals with the end that is
+ * in the way: it moves the limit, waits, or throws the error of that end.  Then
+ * we look at everything again.
  *
- * A call waits for at most snowflake.max_wait, not counting the time in which
- * it moves the limit.  It does not begin to wait for a clock that needs longer.
+ * The ceiling is max_ahead after the id clock.  A call whose tick is above it
+ * takes its id first, and then waits until the ceiling has reached it: first
+ * come, first served.  A call waits for at most snowflake.max_wait, not counting
+ * the time in which it moves the limit.  It takes no id, and does not begin to
+ * wait, if that would take longer.
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids, and while nobody
@@ -71,18 +73,17 @@
 /* The ticks that a call may use, and what bounds them. */
 typedef struct TickRange
 {
-	const Worker *worker;
 	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
-	uint64		now_tick;		/* of the time that is believed */
-	uint64		first_now_tick; /* the same when the call began */
-	bool		is_overtaken;	/* the clock has passed the limit since then */
+	uint64		ids_tick;		/* of the id clock */
+	uint64		first_ids_tick; /* the same when the call began */
+	bool		is_overtaken;	/* the id clock has passed the limit since
+								 * then */
 	uint64		floor;
 	uint64		limit;
 	uint64		lease_end;
-	uint64		ahead_end;
+	uint64		ceiling;
 	uint64		from;
 	uint64		end;
-	bool		greedy;			/* must leave room for others */
 } TickRange;
 
 /* The session's copy of the layout in force, the settings and its worker. */
@@ -104,8 +105,6 @@ static struct
 	uint64		clock_length;	/* 0: no window is open */
 	uint64		limit;			/* of the database, when it was opened */
 	int64		id_bits;		/* server bits and lane, in place */
-	uint64		counted_from;	/* tick of the clock: to count ids taken since */
-	uint64		ids_before;		/* made by the session before that tick */
 }			window;
 
 static uint64 last_word = 0;	/* 0: none yet */
@@ -114,7 +113,7 @@ static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
 
 /* Log what kind of ids this server makes, once after each start. */
 static void
-announce(const Layout *layout, const Worker *worker)
+generator_announce(const Layout *layout, const Worker *worker)
 {
 	bool		announced;
 
@@ -135,7 +134,7 @@ announce(const Layout *layout, const Worker *worker)
 
 /* Wait for a lease, or for ours to be extended. */
 static void
-wait_for_lease(const Worker *worker, CallWaits *waits)
+generator_wait_for_lease(const Worker *worker, CallWaits *waits)
 {
 	if (ClockKeepWaiting(0, WAIT_LEASE, 0, waits))
 		return;
@@ -155,11 +154,10 @@ wait_for_lease(const Worker *worker, CallWaits *waits)
  * take it over last: if anything changes meanwhile, the next comparison shows it.
  */
 static void
-configure(CallWaits *waits)
+generator_configure(CallWaits *waits)
 {
 	const Layout *layout;
 	Worker		worker;
-	Mark		mark;
 
 	/* the timeline is not known until recovery has ended */
 	PreventCommandDuringRecovery("snowflake_nextval()");
@@ -167,7 +165,7 @@ configure(CallWaits *waits)
 	SettingsCheckUsable();
 	layout = SharedLayout();
 	while (WorkerGet(&worker), worker.id < 0)
-		wait_for_lease(&worker, waits);
+		generator_wait_for_lease(&worker, waits);
 	WorkerPutBits(&worker, layout);
 
 	/*
@@ -176,12 +174,10 @@ configure(CallWaits *waits)
 	 */
 	if (last_word != 0 && worker.bits != config.worker.bits)
 		config.next_tick = (last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
-	SlotEnter();
-	/* a mark that cannot be moved is an error at once, not at the next move */
-	while (!MarkRead(&mark, MARK_READ))
+	while (!LimitEnter(layout))
 		LimitWaitForMark(waits);
 	if (!shared->announced)
-		announce(layout, &worker);
+		generator_announce(layout, &worker);
 
 	config.layout = *layout;
 	config.sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
@@ -191,26 +187,17 @@ configure(CallWaits *waits)
 }
 
 static inline bool
-is_configured(void)
+generator_is_configured(void)
 {
 	return config.settings_version == settings_version &&
 		config.worker.version == pg_atomic_read_u32(&shared->version);
 }
 
-/*
- * Compute the ticks that a call may use.  A session that wants a block, or
- * has lately taken more than an eighth of a lane per tick of the clock, must
- * leave room for others: its ids may be only half as far ahead of the clock.
- */
+/* Compute the ticks that a call may use, for a wall clock of "now". */
 static void
-find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
-		   CallWaits *waits)
+generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
+					 CallWaits *waits)
 {
-	uint64		taken = stats_pending[STATS_IDS] - window.ids_before;
-	uint64		ahead = LimitAhead(layout);
-	int64		elapsed;
-
-	range->worker = &config.worker;
 	range->limit = pg_atomic_read_u64(&my_slot->limit);
 	range->floor = LimitFloor(layout, range->limit);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
@@ -223,36 +210,35 @@ find_range(const Layout *layout, TimestampTz now, bool block, TickRange *range,
 	 */
 	if (!LayoutTimeToTick(layout, now, &range->wall_tick))
 		range->wall_tick = -1;	/* as uint64, beyond any limit */
-	range->now_tick = range->wall_tick;
-	if (range->now_tick >= range->limit || range->now_tick < range->floor ||
-		shared->clock.doubted)
-		range->now_tick = ClockTick(layout, ClockNow(layout, waits));
+	if ((uint64) range->wall_tick >= range->limit ||
+		(uint64) range->wall_tick < range->floor || shared->clock.doubted)
+		now = ClockNow(layout, waits);
+	range->ids_tick = ClockTick(layout, ClockIds(now));
+	/* the registry has not granted that: go by the clock, down to the floor */
+	if (range->ids_tick >= range->lease_end)
+		range->ids_tick = ClockTick(layout, now);
 
 	/*
-	 * A slow flush can take longer than the ticks last that it reserves.  Use
-	 * the last of them, for this call only, if it is not from before the
-	 * call: reserving others could go on forever.
+	 * If flushing takes longer than the reservation lasts, use the last tick
+	 * of it, for this call only, if that is not from before the call:
+	 * reserving others could go on forever.
 	 */
-	range->first_now_tick = Min(range->first_now_tick, range->now_tick);
-	range->is_overtaken = range->now_tick >= range->limit &&
-		range->limit > range->first_now_tick;
+	range->first_ids_tick = Min(range->first_ids_tick, range->ids_tick);
+	range->is_overtaken = range->ids_tick >= range->limit &&
+		range->limit > range->first_ids_tick;
 	if (range->is_overtaken)
-		range->now_tick = range->limit - 1;
+		range->ids_tick = range->limit - 1;
 
-	range->from = Max(Max(range->now_tick, range->floor),
+	range->ceiling = range->ids_tick + LimitAhead(layout);
+	range->from = Max(Max(range->ids_tick, range->floor),
 					  Max(config.worker.lease_start, config.next_tick));
-	/* negative if the clock was stepped back */
-	elapsed = range->now_tick - window.counted_from;
-	range->greedy = block ||
-		taken / Max(elapsed, 1) > config.sequence_mask / 8;
-	range->ahead_end = range->now_tick + (range->greedy ? ahead / 2 : ahead) + 1;
 	range->end = Min(Min(range->limit, range->lease_end),
-					 Min(range->ahead_end, (uint64) layout->last_tick + 1));
+					 (uint64) layout->last_tick + 1);
 }
 
 /* Report a mark that leaves no tick to the layout. */
 static void
-throw_mark_exhausted(const Layout *layout, uint64 tick, bool other_layout)
+generator_report_exhausted(const Layout *layout, uint64 tick, bool other_layout)
 {
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
@@ -264,30 +250,36 @@ throw_mark_exhausted(const Layout *layout, uint64 tick, bool other_layout)
 					 other_layout ? HINT_OTHER_LAYOUT : "Choose a layout whose ids are greater.")));
 }
 
-/* Throw the error of the bound that excludes a tick until an awaited time. */
+/* Report what keeps a tick from being used until the id clock is "awaited". */
 static void
-throw_too_far_ahead(const Layout *layout, const TickRange *range, uint64 tick,
-					uint64 allowed_tick, const FoundMark *found,
-					const ClockSight *sight, TimestampTz awaited)
+generator_report_far(const Layout *layout, uint64 tick, const FoundMark *found,
+					 const ClockReading *reading, TimestampTz awaited)
 {
-	const Worker *worker = range->worker;
-	int64		missing = awaited - sight->time;
+	const Worker *worker = &config.worker;
 	char	   *wait = psprintf("The time that ids follow is %s, and has to reach %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
 	/* timestamptz_to_str() has one buffer for all of its results */
-								pstrdup(timestamptz_to_str(sight->time)),
+								pstrdup(timestamptz_to_str(reading->ids)),
 								pstrdup(timestamptz_to_str(awaited)),
 								setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
 
+	/* is this mostly because the clock was set back? */
+	if (setting_max_set_back >= 0 &&
+		reading->set_back - setting_max_set_back * USECS_PER_SEC > (awaited - reading->ids) / 2)
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+				 errmsg("clock was set back too far for snowflake ids"),
+				 errdetail("Ids are ahead of it by %.3f s. \"snowflake.max_set_back\" is %d s, and \"snowflake.max_wait\" is %d ms.",
+						   reading->set_back / 1e6, setting_max_set_back, setting_max_wait),
+				 errhint(HINT_SET_BACK)));
 	if (found != NULL)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake mark is too far ahead of the clock"),
-				 errdetail("Ids up to " INT64_FORMAT " are taken in this database, and the clock of the server allows ids up to " INT64_FORMAT ". %s",
-						   LimitBoundBelow(layout, tick),
-						   LimitBoundBelow(layout, allowed_tick + 1), wait),
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database. %s",
+						   LimitBoundBelow(layout, tick), wait),
 				 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
 						 found->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON)));
-	if (worker->lease_start > allowed_tick)
+	if (worker->lease_start >= tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
@@ -295,116 +287,141 @@ throw_too_far_ahead(const Layout *layout, const TickRange *range, uint64 tick,
 						   worker->id,
 						   timestamptz_to_str(LayoutTickInstant(layout, worker->lease_start)), wait),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
-	/* would the clock allow the tick if it had not been set back? */
-	if (sight->set_back > 0 && missing <= sight->set_back + layout->tick)
-		ereport(ERROR,
-				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 errmsg("snowflake ids are too far ahead of the clock, which was set back"),
-				 errdetail("%s", wait),
-				 errhint(HINT_GO_ON)));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
-			 errdetail("%s%s", range->greedy ? "Sessions that take many ids get half of \"snowflake.max_ahead\". " : "", wait),
-			 errhint("If ids are needed faster than the layout provides them, give it more bits of lane or sequence, or raise \"snowflake.max_ahead\".")));
+			 errdetail("%s", wait),
+			 errhint("If ids are needed faster than the layout provides them, give it more bits of sequence, or raise \"snowflake.max_ahead\".")));
 }
 
 /*
- * Wait for the clock to come near enough to a tick, which can be "ahead" of it
- * by so many ticks.  Throws an error if that takes longer than the call may wait.
+ * How long it takes, in us, until a tick is not ahead of the id clock by more
+ * than so many ticks; 0 or less if it is not.
+ */
+static int64
+generator_missing(const Layout *layout, uint64 tick, uint64 ahead,
+				  const ClockReading *reading)
+{
+	int64		missing = tick <= ahead ? 0 :
+	LayoutTickToTime(layout, tick - ahead) - reading->ids;
+
+	/* the id clock goes on a little slower while it is ahead */
+	if (missing > 0 && reading->ids > reading->time)
+		missing += missing / 7;
+	return missing;
+}
+
+/*
+ * Wait for a while for the id clock to come near enough to a tick.  Returns
+ * whether it has; throws an error if that takes longer than the call may wait.
  * "found" is NULL unless it is the first tick above a mark that was found on
  * disk.
  *
- * After a start the mark is up to a reservation ahead of the last id.  Wait that
- * long even beyond max_wait, so that a restart alone causes no error, unless the
- * session is greedy and max_ahead small.  Add 2: the limit is the tick after the
+ * After a start the mark can be a reservation, and half of max_ahead, further
+ * ahead than it may be.  Wait for three reservations even beyond max_wait, so
+ * that a restart alone causes no error.  Add 2: the limit is the tick after the
  * reservation, and if the mark is in that tick, ids begin in the one after it.
  */
-static void
-wait_for_clock(const Layout *layout, const TickRange *range, uint64 tick,
-			   uint64 ahead, const FoundMark *found, CallWaits *waits)
+static bool
+generator_wait_for_clock(const Layout *layout, uint64 tick, uint64 ahead,
+						 const FoundMark *found, CallWaits *waits)
 {
-	ClockSight	sight = ClockLook();
-	int64		after_start = found != NULL ? (LimitReservation(layout) + 2) * layout->tick : 0;
-	uint64		allowed_tick;	/* the last one that the clock allows */
-	TimestampTz awaited;		/* when it allows ours */
+	ClockReading reading = ClockRead();
+	int64		after_start = found != NULL ? (3 * LimitReservation(layout) + 2) * layout->tick : 0;
 	int64		missing;
 
-	ClockCheck(&sight);
-
-	/* the clock may have come near enough since the caller looked */
-	allowed_tick = ClockTick(layout, sight.time) + ahead;
-	if (tick <= allowed_tick)
-		return;
-	awaited = LayoutTickToTime(layout, tick - ahead);
-	missing = awaited - sight.time;
+	ClockCheck(&reading);
+	missing = generator_missing(layout, tick, ahead, &reading);
+	if (missing <= 0)
+		return true;
 
 	/* a clock that is right may only be in doubt, which may end at any time */
-	if (sight.doubt > 0 && missing <= sight.doubt + after_start && ClockKeepWatching(waits))
-		return;
-	if (!ClockKeepWaiting(sight.doubt > 0 ? 0 : missing, WAIT_CLOCK,
+	if (reading.doubt > 0 && missing <= reading.doubt + after_start && ClockKeepWatching(waits))
+		return false;
+	if (!ClockKeepWaiting(reading.doubt > 0 ? 0 : missing, WAIT_CLOCK,
 						  missing <= after_start ? after_start : 0, waits))
-		throw_too_far_ahead(layout, range, tick, allowed_tick, found, &sight, awaited);
+		generator_report_far(layout, tick, found, &reading,
+							 LayoutTickToTime(layout, tick - ahead));
+	return false;
 }
 
-/* Deal with the bound that excludes a tick: move it, wait, or throw. */
+/* Deal with the end that excludes a tick: move it, wait, or throw. */
 static void
-make_room(const Layout *layout, const TickRange *range, uint64 tick,
-		  CallWaits *waits)
+generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
+					CallWaits *waits)
 {
 	FoundMark	found;
-	LimitResult result;
 
 	if (tick > (uint64) layout->last_tick)
 	{
 		if (range->floor > (uint64) layout->last_tick)
-			throw_mark_exhausted(layout, range->floor, false);
+			generator_report_exhausted(layout, range->floor, false);
 		ClockThrowExhausted(layout);
 	}
-	if (tick >= range->ahead_end)
+	if (tick > range->ceiling)
 	{
-		wait_for_clock(layout, range, tick, range->ahead_end - range->now_tick - 1,
-					   NULL, waits);
+		(void) generator_wait_for_clock(layout, tick, LimitAhead(layout), NULL, waits);
 		return;
 	}
 	if (tick >= range->lease_end)
 	{
-		wait_for_lease(range->worker, waits);
+		generator_wait_for_lease(&config.worker, waits);
 		return;
 	}
-	result = LimitMove(layout, range->worker, tick, LIMIT_REACHED, &found);
-	if (result == LIMIT_LOCKED)
-		LimitWaitForMark(waits);
-	else if (result == LIMIT_IS_FAR && found.tick > (uint64) layout->last_tick)
-		throw_mark_exhausted(layout, found.tick, found.other_layout);
-	else if (result == LIMIT_IS_FAR)
-		wait_for_clock(layout, range, found.tick, found.ahead, &found, waits);
+	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED, &found))
+	{
+		case LIMIT_LOOK_AGAIN:
+			break;
+		case LIMIT_LOCKED:
+			LimitWaitForMark(waits);
+			break;
+		case LIMIT_BEFORE_EPOCH:
+			ClockReportBeforeEpoch(layout);
+			break;
+		case LIMIT_IS_FAR:
+			if (found.tick > (uint64) layout->last_tick)
+				generator_report_exhausted(layout, found.tick, found.other_layout);
+			(void) generator_wait_for_clock(layout, found.tick, found.ahead, &found, waits);
+			break;
+	}
+}
+
+/* Whether a call can take an id above the ceiling, and wait for it then. */
+static bool
+generator_can_claim(const Layout *layout, uint64 tick, const CallWaits *waits)
+{
+	ClockReading reading = ClockRead();
+
+	ClockCheck(&reading);
+	return reading.doubt == 0 &&
+		generator_missing(layout, tick, LimitAhead(layout), &reading) <=
+		setting_max_wait * INT64CONST(1000) - waits->waited;
 }
 
 /*
- * Open a window: choose the tick that the next ids come from.  Not inline,
- * because then most ids would save registers that they do not need.
+ * Open a window: choose the tick that the next ids come from, and return it.
+ * It can be above the ceiling; then the window is closed after the first take.
  */
-static pg_noinline void
-open_window(TimestampTz now, bool block, CallWaits *waits)
+static uint64
+generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 {
 	const Layout *layout;
-	TickRange	range = {.first_now_tick = PG_UINT64_MAX};
+	TickRange	range = {.first_ids_tick = PG_UINT64_MAX};
 	uint64		lane_tick;
 	uint64		tick;
 	FoundMark	found;
 	bool		tried = false;
 
-	window.clock_length = 0;
+	GeneratorCloseWindow();
 	StatsFoldNowAndThen(now);
 
 	/* after anything that takes time, look at everything again */
 	for (;; now = GetCurrentTimestamp())
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!is_configured())
+		if (!generator_is_configured())
 		{
-			configure(waits);
+			generator_configure(waits);
 			continue;
 		}
 
@@ -413,16 +430,17 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 		 * LaneTake() sees the new version.
 		 */
 		layout = SharedLayout();
-		find_range(layout, now, block, &range, waits);
-		lane_tick = LaneNextTick(layout, range.greedy);
+		generator_find_range(layout, now, &range, waits);
+		lane_tick = LaneNextTick(layout);
 		tick = Max(range.from, lane_tick);
-		if (tick >= range.end)
+		if (tick >= range.end ||
+			(tick > range.ceiling && !generator_can_claim(layout, tick, waits)))
 		{
 			/* if the last tick that a slow flush reserved is full, start over */
 			if (range.is_overtaken)
-				range.first_now_tick = PG_UINT64_MAX;
+				range.first_ids_tick = PG_UINT64_MAX;
 			else
-				make_room(layout, &range, tick, waits);
+				generator_make_room(layout, &range, tick, waits);
 			continue;
 		}
 
@@ -433,28 +451,26 @@ open_window(TimestampTz now, bool block, CallWaits *waits)
 		tried = true;
 	}
 
-	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
 	window.limit = range.limit;
 	window.lane.version = config.worker.version;
 	window.lane.word = &shared->lanes[LaneMine(layout)].word;
 	window.lane.first = window.lane.initial = tick << config.layout.bits[FIELD_SEQUENCE];
-	window.lane.last = window.lane.first |
-		(range.greedy ? LaneGreedyLast(config.sequence_mask) : config.sequence_mask);
+	window.lane.last = window.lane.first | config.sequence_mask;
 	/* a lane that is ahead is used up in each tick */
 	if (setting_sequence_start == SEQUENCE_START_RANDOM && lane_tick <= range.from && !block)
 		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
 	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, LaneMine(layout));
-	if (range.now_tick != window.counted_from)
-	{
-		window.counted_from = range.now_tick;
-		window.ids_before = stats_pending[STATS_IDS];
-	}
-	window.clock_length = range.wall_tick < 0 || range.is_overtaken ? 0 : layout->tick;
+	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
+	/* keep it open only if the wall clock allows it, as we saw it first */
+	if (range.wall_tick >= 0 && !range.is_overtaken && tick <= range.ceiling &&
+		tick <= ClockTick(layout, ClockIds(now)) + LimitAhead(layout))
+		window.clock_length = layout->tick;
+	return tick;
 }
 
 /* Take ids from the window.  Returns their number, 0 if it has none left. */
 static inline int
-take(int count, int64 tag_bits)
+generator_take(int count, int64 tag_bits)
 {
 	int			taken = LaneTake(&window.lane, count, &last_word);
 
@@ -466,6 +482,29 @@ take(int count, int64 tag_bits)
 		StatsPend(STATS_IDS, taken);
 	}
 	return taken;
+}
+
+/*
+ * Take ids from a new window, and wait until they are not above the ceiling.
+ * Not inline, because then most ids would save registers that they do not need.
+ */
+static pg_noinline int
+generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
+					  CallWaits *waits)
+{
+	for (;; now = GetCurrentTimestamp())
+	{
+		uint64		tick = generator_open_window(now, block, waits);
+		int			taken = generator_take(count, tag_bits);
+
+		if (taken == 0)
+			continue;
+		/* a window that stays open needs no wait */
+		while (window.clock_length == 0 &&
+			   !generator_wait_for_clock(&config.layout, tick, LimitAhead(&config.layout), NULL, waits))
+			;
+		return taken;
+	}
 }
 
 /* Look at everything again before the next id. */
@@ -485,16 +524,12 @@ GeneratorNext(int64 tag_bits)
 	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
 		likely(window.limit == pg_atomic_read_u64(&my_slot->limit)) &&
-		likely(take(1, tag_bits) > 0))
+		likely(generator_take(1, tag_bits) > 0))
 		return last_id;
 
 	memset(&waits, 0, sizeof(waits));
-	for (;; now = GetCurrentTimestamp())
-	{
-		open_window(now, false, &waits);
-		if (take(1, tag_bits) > 0)
-			return last_id;
-	}
+	(void) generator_take_slowly(now, 1, false, tag_bits, &waits);
+	return last_id;
 }
 
 /* The worker to make ids with, for callers elsewhere. */
@@ -503,15 +538,14 @@ GeneratorWorker(void)
 {
 	CallWaits	waits = {0};
 
-	while (!is_configured())
-		configure(&waits);
+	while (!generator_is_configured())
+		generator_configure(&waits);
 	return &config.worker;
 }
 
 /*
  * How many ids one call can reserve before it has waited for too long, if no
- * id is ahead of the clock when it begins.  A call that takes blocks gets half
- * of max_ahead.  Throws an error if the layout has no consecutive ids.
+ * id is ahead of the clock when it begins.  Throws an error if the layout has no consecutive ids.
  */
 int64
 GeneratorReservable(void)
@@ -529,8 +563,8 @@ GeneratorReservable(void)
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
 	(void) GeneratorWorker();
-	per_tick = LaneGreedyLast(config.sequence_mask) + 1.0;
-	ticks = 1 + LimitAhead(layout) / 2 + (double) setting_max_wait * 1000 / layout->tick;
+	per_tick = config.sequence_mask + 1.0;
+	ticks = 1 + LimitAhead(layout) + (double) setting_max_wait * 1000 / layout->tick;
 	return Min(per_tick * ticks, PG_INT32_MAX);
 }
 
@@ -542,15 +576,9 @@ GeneratorReservable(void)
 int
 GeneratorReserve(int count, int64 *first, int64 *last, CallWaits *waits)
 {
-	int			taken;
+	int			taken = generator_take_slowly(GetCurrentTimestamp(), count, true, 0, waits);
 
-	do
-	{
-		open_window(GetCurrentTimestamp(), true, waits);
-		taken = take(count, 0);
-	} while (taken == 0);
-
-	/* single ids may go on where a greedy session must stop */
+	/* the next single id is to begin at a random sequence */
 	GeneratorCloseWindow();
 	*last = last_id;
 	*first = last_id - taken + 1;

@@ -67,20 +67,11 @@ LaneMine(const Layout *layout)
 
 /* The first tick in which the lane of this session has ids for it. */
 uint64
-LaneNextTick(const Layout *layout, bool greedy)
+LaneNextTick(const Layout *layout)
 {
-	uint64		mask = LayoutLargest(layout, FIELD_SEQUENCE);
 	uint64		next = pg_atomic_read_u64(&shared->lanes[LaneMine(layout)].word) + 1;
-	bool		is_full = greedy && (next & mask) > LaneGreedyLast(mask);
 
-	return (next >> layout->bits[FIELD_SEQUENCE]) + is_full;
-}
-
-/* The highest sequence that a greedy session takes: it leaves an eighth. */
-uint64
-LaneGreedyLast(uint64 mask)
-{
-	return mask - (mask + 1) / 8;
+	return next >> layout->bits[FIELD_SEQUENCE];
 }
 
 /* The furthest tick that any id made so far can be in. */

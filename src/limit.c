@@ -23,19 +23,20 @@
  * "reserved" is the limit for which this server wrote the pages last, 0 after a
  * start, or after the slot was cleared.  If that move was canceled, the next one
  * goes on from its floor.  A bound that does not belong to it was written before
- * the start, or came with a template, or with another database that had our
- * OID: ids begin above it.
+ * the start, or came with a template: ids begin above it, and the id clock goes
+ * on from what it was at that time.  It does not go on from the bound, which is
+ * ahead of that by a reservation and more: restarts in a row would carry it
+ * ahead.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
- * of the limit on.  If it is too far ahead of the clock, the limit is not
- * moved, and calls wait or fail.
+ * of the limit on.  If it, or a bound, is too far ahead of the id clock, the
+ * limit is not moved, and calls wait or fail.
  *
- * Note about locking issues: reserved and can_recur of a slot change under the
- * content locks of the mark's pages, which are taken before the shared lock.
- * The limit is raised after these are released, under the shared lock, because
- * a flush must not hold up the pages.  SlotEnter() clears a slot without
- * sessions under the shared lock alone, and SlotForget() ours while nobody else
- * can move the mark.
+ * Note about locking issues: reserved changes under the content locks of the
+ * mark's pages, which are taken before the shared lock.  The limit is raised
+ * after these are released, under the shared lock, because a flush must not
+ * hold up the pages.  SlotEnter() clears a slot without sessions under the
+ * shared lock alone, and SlotForget() ours while nobody else can move the mark.
  *
  *-------------------------------------------------------------------------
  */
@@ -80,7 +81,7 @@ LimitReservation(const Layout *layout)
 	return Max(RESERVATION / layout->tick, 1);
 }
 
-/* How many ticks ids may be ahead of the clock. */
+/* How many ticks ids may be ahead of the id clock. */
 uint64
 LimitAhead(const Layout *layout)
 {
@@ -113,50 +114,100 @@ LimitHalfUsed(const Layout *layout, uint64 tick)
 }
 
 /*
- * The furthest tick that SQL may set the mark to, or advance ids to.  Without
- * this bound, one database could carry the others along.  Beyond half of
- * max_ahead, sessions that take many ids would have no room.  If max_ahead gives
- * no bound, it is the furthest tick that ids have reached.
+ * The last tick that SQL may set the mark to, or advance ids to: that of the last
+ * id or, if max_ahead gives a bound, half of it ahead of the id clock.  Without
+ * this, one database could carry the others along.
  */
 uint64
-LimitMaxAdvance(const Layout *layout, uint64 now_tick)
+LimitMaxAdvance(const Layout *layout, uint64 ids_tick)
 {
-	uint64		reached;
+	uint64		reached = LaneLastTick(layout);
 
 	if (setting_max_ahead >= 0)
-		return now_tick + LimitAhead(layout) / 2;
-	reached = LaneLastTick(layout);
-	return Max(now_tick, reached);
+		ids_tick += LimitAhead(layout) / 2;
+	return Max(ids_tick, reached);
 }
 
-/* Find out what is in the pages that this server has not written. */
-void
-LimitCheckFound(const Layout *layout, const Mark *mark, uint64 now_tick,
-				FoundMark *found)
+/* Whether the bound on the pages is the one that this server wrote last. */
+static bool
+limit_wrote(const Layout *layout, const Guard *guard)
 {
-	uint64		farthest;
+	return my_slot->reserved != 0 &&
+		guard->bound == LimitBoundBelow(layout, my_slot->reserved) &&
+		guard->database == MyDatabaseId;
+}
+
+/*
+ * Enter the slot of our database.  If it does not belong to the pages, it is that
+ * of a database that is gone, and had our OID.  The id clock goes on from what
+ * it was when a bound was written that we did not write.  False if the mark is
+ * locked.
+ */
+bool
+LimitEnter(const Layout *layout)
+{
+	Mark		mark;
+	bool		is_sound;
+
+	SlotEnter();
+	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
+		return false;
+	is_sound = MarkLockPages(&mark);
+	if (is_sound)
+	{
+		if (!limit_wrote(layout, &mark.guard))
+		{
+			if (my_slot->reserved != 0)
+				SlotForget();
+			if (mark.guard.bound != 0)
+				ClockRaiseIds(mark.guard.clock);
+		}
+		MarkUnlockPages(&mark);
+	}
+	MarkClose(&mark);
+	if (!is_sound)
+		MarkThrowDamaged();
+	return true;
+}
+
+/* As ClockTick(), but never throws. */
+static uint64
+limit_tick(const Layout *layout, TimestampTz time)
+{
+	int64		tick;
+
+	if (LayoutTimeToTick(layout, Max(time, layout->epoch), &tick))
+		return tick;
+	return layout->last_tick;
+}
+
+/*
+ * Find out what is in the pages that this server has not written.  Any of it
+ * may be ahead of the id clock by half of max_ahead: with each copy of a
+ * database, or extension that is created again, ids begin a reservation further
+ * on.
+ */
+static void
+limit_find(const Layout *layout, const Mark *mark, TimestampTz believed,
+		   FoundMark *found)
+{
+	const Guard *guard = &mark->guard;
+	uint64		ids_tick;
+	uint64		most;
 
 	found->tick = 0;
-	if (mark->value > mark->guard.bound)
-	{
+	if (!limit_wrote(layout, guard))
+		found->tick = LimitFirstTickAbove(layout, guard->bound);
+	if (mark->value > guard->bound)
 		found->tick = LimitFirstTickAbove(layout, mark->value);
-		found->ahead = LimitMaxAdvance(layout, now_tick) - now_tick;
-	}
-	else
-	{
-		if (mark->guard.bound != LimitBoundBelow(layout, my_slot->reserved))
-			found->tick = LimitFirstTickAbove(layout, mark->guard.bound);
+	found->ids = ClockIds(believed);
+	found->other_layout = LimitIsOfOtherLayout(layout, guard);
 
-		/*
-		 * A bound from before the start can be as far ahead as ids.  But each
-		 * time that the owner of a database has it found again, by ALTER
-		 * DATABASE for example, ids begin a reservation further on.
-		 */
-		found->ahead = LimitAhead(layout) / (my_slot->can_recur ? 2 : 1);
-	}
-	found->other_layout = LimitIsOfOtherLayout(layout, &mark->guard);
-	farthest = now_tick + found->ahead;
-	found->is_far = found->tick > Min(farthest, (uint64) layout->last_tick);
+	ids_tick = limit_tick(layout, found->ids);
+	most = mark->value > guard->bound ? LimitMaxAdvance(layout, ids_tick) :
+		ids_tick + LimitAhead(layout) / 2;
+	found->ahead = most - ids_tick;
+	found->is_far = found->tick > Min(most, (uint64) layout->last_tick);
 }
 
 /* Wait for a transaction that changes or drops a relation of the mark. */
@@ -228,37 +279,42 @@ typedef struct MoveReport
  */
 static LimitResult
 limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
-		   LimitReason reason, uint64 now_tick, FoundMark *found,
+		   LimitReason reason, const ClockReading *reading, FoundMark *found,
 		   MoveReport *report)
 {
 	uint64		lease_end = WorkerLeaseEnd(worker);
 	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
+	uint64		ids_tick = limit_tick(layout, reading->ids);
 	uint64		reserved_floor;
+	bool		has_ids;
 	int64		begin;
 	XLogRecPtr	lsn;
 
 	if (worker->version != pg_atomic_read_u32(&shared->version))
 		return LIMIT_LOOK_AGAIN;
-	if (reason == LIMIT_ADVANCE ? tick <= LimitFloor(layout, limit) :
-		tick > now_tick + LimitAhead(layout) ||
+	if (reason >= LIMIT_ADVANCE ? tick <= LimitFloor(layout, limit) :
+		tick > ids_tick + LimitAhead(layout) ||
 		!(reason == LIMIT_REACHED ? tick >= limit : LimitHalfUsed(layout, tick)))
 		return LIMIT_LOOK_AGAIN;
 	report->damaged = !MarkLockPages(mark);
 	if (report->damaged)
 		return LIMIT_LOOK_AGAIN;
 
-	LimitCheckFound(layout, mark, now_tick, found);
-	if (found->is_far)
+	limit_find(layout, mark, reading->time, found);
+	has_ids = mark->value != 0 || mark->guard.bound != 0;
+	if ((found->is_far && reason != LIMIT_FORCE) ||
+		found->tick > (uint64) layout->last_tick ||
+		(!has_ids && found->ids < layout->epoch))
 	{
 		MarkUnlockPages(mark);
-		return LIMIT_IS_FAR;
+		return has_ids ? LIMIT_IS_FAR : LIMIT_BEFORE_EPOCH;
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->other_system = LimitOtherSystem(&mark->guard);
-	mark->guard.system = (int64) GetSystemIdentifier();
 	/* a clock that jumps after the look must not take the mark along */
-	now_tick = Min(now_tick, lease_end);
-	tick = Max(Max(tick, now_tick), found->tick);
+	ids_tick = limit_tick(layout, found->ids);
+	ids_tick = Min(ids_tick, lease_end);
+	tick = Max(Max(tick, ids_tick), found->tick);
 	/* another process of our parallel group may be about to raise the limit */
 	reserved_floor = LimitFloor(layout, my_slot->reserved);
 	tick = Max(tick, reserved_floor);
@@ -268,7 +324,10 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 		   LimitBoundBelow(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
 	mark->guard.bound = LimitBoundBelow(layout, limit);
+	mark->guard.clock = found->ids;
+	mark->guard.database = MyDatabaseId;
 	mark->guard.layout = layout->hash;
+	mark->guard.system = (int64) GetSystemIdentifier();
 	begin = ClockReference();
 	lsn = MarkWritePages(mark);
 
@@ -298,18 +357,16 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick,
 	MoveReport	report = {0};
 	MarkOpenResult opened;
 	LimitResult result;
-	ClockSight	sight = ClockLook();
-	int64		now_tick;
+	ClockReading reading = ClockRead();
 
-	ClockCheck(&sight);
-	/* if the layout has no tick for it, the caller finds that, too */
-	if (!LayoutTimeToTick(layout, sight.time, &now_tick))
-		return LIMIT_LOOK_AGAIN;
+	ClockCheck(&reading);
+	/* throws, if the layout has no tick for it */
+	(void) ClockTick(layout, reading.ids);
 
 	opened = LimitOpenMark(&mark, MARK_WRITE, reason != LIMIT_EARLY);
 	if (opened != MARK_OPENED)
 		return opened == MARK_BUSY ? LIMIT_LOOK_AGAIN : LIMIT_LOCKED;
-	result = limit_move(&mark, layout, worker, tick, reason, now_tick, found,
+	result = limit_move(&mark, layout, worker, tick, reason, &reading, found,
 						&report);
 	MarkClose(&mark);
 	ConditionVariableBroadcast(&shared->limit_moved);

@@ -16,6 +16,8 @@
 /* What to do if ids are ahead of the clock. */
 #define HINT_GO_ON \
 	"Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made."
+#define HINT_SET_BACK \
+	"Wait until the clock has caught up, or raise \"snowflake.max_set_back\" and reload, so that ids go on above those that have been made."
 /* What to do if ids of another layout are greater than those of this one. */
 #define HINT_OTHER_LAYOUT \
 	"If no id of the layout before is needed, drop the extension and create it again. If one is, return to that layout, or choose one whose ids are greater."
@@ -24,6 +26,7 @@ typedef enum LimitResult
 {
 	LIMIT_LOOK_AGAIN,			/* it was moved, or something has changed */
 	LIMIT_LOCKED,				/* a transaction is about to change the mark */
+	LIMIT_BEFORE_EPOCH,			/* the clock is, and there are no ids */
 	LIMIT_IS_FAR				/* the mark is too far ahead of the clock */
 } LimitResult;
 
@@ -32,14 +35,16 @@ typedef enum LimitReason
 {
 	LIMIT_EARLY,				/* half of the reservation is used */
 	LIMIT_REACHED,				/* the tick is at the limit or beyond */
-	LIMIT_ADVANCE				/* ids are to begin at the tick */
+	LIMIT_ADVANCE,				/* ids are to begin at the tick, */
+	LIMIT_FORCE					/* however far ahead what is found is */
 } LimitReason;
 
 /* A value in the mark's pages that this server has not written. */
 typedef struct FoundMark
 {
+	TimestampTz ids;			/* the id clock, after it was read */
 	uint64		tick;			/* first tick above it; 0: there is none */
-	uint64		ahead;			/* how far that can be ahead of the clock */
+	uint64		ahead;			/* how far that can be ahead of the id clock */
 	bool		is_far;			/* it is further ahead */
 	bool		other_layout;	/* it was made in another layout */
 } FoundMark;
@@ -55,11 +60,10 @@ extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
 extern uint64 LimitOtherSystem(const Guard *guard);
 extern uint64 LimitReservation(const Layout *layout);
 extern uint64 LimitAhead(const Layout *layout);
-extern uint64 LimitMaxAdvance(const Layout *layout, uint64 now_tick);
+extern uint64 LimitMaxAdvance(const Layout *layout, uint64 ids_tick);
 extern int64 LimitBoundBelow(const Layout *layout, uint64 tick);
 extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
-extern void LimitCheckFound(const Layout *layout, const Mark *mark,
-							uint64 now_tick, FoundMark *found);
+extern bool LimitEnter(const Layout *layout);
 extern bool LimitIsOfOtherLayout(const Layout *layout, const Guard *guard);
 
 #endif							/* SNOWFLAKE_LIMIT_H */

@@ -20,7 +20,10 @@
 typedef struct Guard
 {
 	int64		bound;			/* all ids are at most this */
-	int64		layout;			/* hash of the layout of the bound; 0: none yet */
+	TimestampTz clock;			/* the id clock when the bound was written */
+	int64		database;		/* OID of the one for which it was written */
+	int64		layout;			/* hash of the layout of the bound; 0: none
+								 * yet */
 	int64		system;			/* identifier of the server that makes them */
 } Guard;
 

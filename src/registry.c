@@ -52,7 +52,7 @@ SnowflakeLeaseWorkerMain(Datum main_arg)
 		.end_lease = WorkerEndLease,
 		.layout_is_usable = SettingsLayoutIsUsable,
 		.layout = SharedLayout,
-		.look_at_clock = ClockLook,
+		.read_clock = ClockRead,
 		.layout_to_text = LayoutToText,
 		.registry = &setting_registry,
 		.node_name = &setting_node_name,

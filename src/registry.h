@@ -25,7 +25,7 @@ typedef struct SnowflakeInterface
 	TimestampTz (*end_lease) (void);
 	bool		(*layout_is_usable) (void);
 	const Layout *(*layout) (void);
-	ClockSight	(*look_at_clock) (void);
+	ClockReading (*read_clock) (void);
 	char	   *(*layout_to_text) (const Layout *layout);
 	char	   *const *registry;
 	char	   *const *node_name;

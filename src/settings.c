@@ -49,6 +49,7 @@ Layout		setting_layout;
 int			setting_sequence_start = SEQUENCE_START_RANDOM;
 int			setting_max_ahead = 5000;
 int			setting_max_wait = 1000;
+int			setting_max_set_back = 86400;
 int			setting_max_jump = 365 * 86400;
 char	   *setting_registry = NULL;
 int			setting_registry_lease = 60000;
@@ -80,6 +81,7 @@ static FoundSetting found_settings[] = {
 	{.name = "snowflake.datacenter_id",.takes = "a whole number from 0 to 2147483647"},
 	{.name = "snowflake.sequence_start",.takes = "\"random\" or \"zero\""},
 	{.name = "snowflake.max_ahead",.takes = "a time from 0 to 2147483647 ms, or -1"},
+	{.name = "snowflake.max_set_back",.takes = "a time from 0 to 2147483647 s, or -1"},
 	{.name = "snowflake.max_jump",.takes = "a time from 0 to 2147483647 s, or -1"},
 	{.name = "snowflake.registry"},
 	{.name = "snowflake.layout"},
@@ -264,9 +266,13 @@ static const struct
 		"It must fit the \"datacenter\" field of snowflake.layout.",
 	&setting_datacenter_id, 0, 0, PGC_SIGHUP, 0, assign_datacenter_id},
 	{"snowflake.max_ahead",
-		"Sets how far ids can be ahead of the clock.",
-		"Ids are ahead of the clock after it was set back, or while they are needed faster than the layout provides them. Sessions that take many ids get half of this. -1 means no bound.",
+		"Sets how far ids can be ahead of the time that they follow.",
+		"Ids are ahead of it while they are needed faster than the layout provides them. -1 means no bound.",
 	&setting_max_ahead, 5000, -1, PGC_SIGHUP, GUC_UNIT_MS, assign_number},
+	{"snowflake.max_set_back",
+		"Sets how far the clock can be set back while ids go on.",
+		"Ids go on from where they were, a little slower than the clock, until it has caught up. If it was set back further, calls wait or fail. -1 means no bound.",
+	&setting_max_set_back, 86400, -1, PGC_SIGHUP, GUC_UNIT_S, assign_number},
 	{"snowflake.max_jump",
 		"Sets how far the clock can jump ahead before it is refused.",
 		"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",

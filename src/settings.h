@@ -22,6 +22,7 @@ extern Layout setting_layout;	/* parsed; may not be the one in force */
 extern int	setting_sequence_start; /* a SequenceStart */
 extern int	setting_max_ahead;	/* in ms, -1: no bound */
 extern int	setting_max_wait;	/* in ms */
+extern int	setting_max_set_back;	/* in s, -1: no bound */
 extern int	setting_max_jump;	/* in s, -1: no bound */
 extern char *setting_registry;	/* a connection string, or empty */
 extern int	setting_registry_lease; /* in ms */

@@ -11,8 +11,7 @@
  * Note about locking issues: one LWLock guards everything that is not an
  * atomic.  It is held for a few instructions at a time, never while waiting,
  * and taken last: after heavyweight locks and after the content locks of
- * buffers.  Under it, only SlotEnter() takes another one, to read the next
- * transaction id.
+ * buffers.
  *
  *-------------------------------------------------------------------------
  */
@@ -21,6 +20,7 @@
 #include "miscadmin.h"
 #include "storage/ipc.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 
 #include "clock.h"
 #include "compat.h"
@@ -35,14 +35,14 @@
  * of the old one, so that it can look at the header and refuse it.
  */
 #ifndef PG_HAVE_ATOMIC_U64_SIMULATION
-#define SHMEM_SIZE		16384
+#define SHMEM_SIZE		49152
 #else
 /* each 64-bit atomic has a spinlock beside it */
-#define SHMEM_SIZE		20480
+#define SHMEM_SIZE		65536
 #endif
 #define SHMEM_MAGIC		0x534e4f57	/* "SNOW" */
 #ifndef SHMEM_VERSION
-#define SHMEM_VERSION	3
+#define SHMEM_VERSION	4
 #endif
 
 StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,
@@ -71,6 +71,7 @@ initialize(SHMEM_INIT_ARGS)
 	state->lease.worker_id = -1;
 	pg_atomic_init_u64(&state->lease.end, 0);
 	StatsInit(&state->stats);
+	pg_atomic_init_u64(&state->clock.pace, (uint64) DT_NOBEGIN);
 	pg_atomic_init_u64(&state->other_system, 0);
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->version, 0);

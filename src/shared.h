@@ -8,7 +8,6 @@
 #ifndef SNOWFLAKE_SHARED_H
 #define SNOWFLAKE_SHARED_H
 
-#include "access/transam.h"
 #include "port/atomics.h"
 #include "storage/condition_variable.h"
 #include "storage/lwlock.h"
@@ -20,7 +19,7 @@
 #define MAX_LANES		64
 
 /* Databases that can make ids at the same time. */
-#define MAX_DATABASES	128
+#define MAX_DATABASES	1024
 
 /* See lane.c.  A cache line each, to avoid false sharing. */
 typedef union Lane
@@ -31,16 +30,13 @@ typedef union Lane
 } Lane;
 
 /*
- * See slot.c.  The lock in SharedState guards database, row and sessions; the
+ * See slot.c.  The lock in SharedState guards database and sessions; the
  * note in limit.c says what guards the rest.
  */
 typedef struct DatabaseSlot
 {
 	Oid			database;		/* InvalidOid: free */
-	TransactionId row;			/* xmin of its row in pg_database */
 	int			sessions;
-	/* its owner can have its bound found again, see LimitCheckFound() */
-	bool		can_recur;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
 	/* the limit for which this server wrote the pages last; 0: none yet */
@@ -49,7 +45,7 @@ typedef struct DatabaseSlot
 
 /*
  * See clock.c.  Offsets are the wall clock minus the reference clock, in us.
- * Guarded by the lock, but for reading "doubted" in generator.c.
+ * Guarded by the lock, but for reading "doubted" in generator.c, and "pace".
  */
 typedef struct ClockState
 {
@@ -59,8 +55,13 @@ typedef struct ClockState
 	/* the one believed last or, at first, that of the server's start */
 	int64		offset;
 	int64		highest;		/* ever believed */
-	TimestampTz reached;		/* latest time before the clock was set back */
 	int64		checkpoint_offset;	/* of the last checkpoint before that */
+
+	/*
+	 * Where the id clock goes on if it is ahead of the believed clock: the
+	 * instant minus seven eighths of the reference clock; DT_NOBEGIN at first
+	 */
+	pg_atomic_uint64 pace;
 
 	/* while in doubt; instants are those of the reference clock, in us */
 	int64		lowest;			/* lowest offset that was seen */
@@ -103,7 +104,6 @@ typedef struct SharedState
 	Layout		layout;
 	int64		pending_layout_hash;	/* the one last warned about, or 0 */
 	bool		announced;		/* in the log; read without the lock */
-	FullTransactionId first_xid;	/* next one when ids were first made */
 
 	ClockState	clock;
 	WorkerLease lease;

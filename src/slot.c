@@ -6,18 +6,16 @@
  * Each database that makes ids has a slot, which limit.c uses.  A session that
  * has entered its database's slot stays there to its end.  As the pages of the
  * mark hold everything that matters, a slot without sessions can go to another
- * database.  But the bound in a copied database may equal ours, so a database
- * that was created again must not inherit a slot.
+ * database.  A database that was created again, with the same OID, finds the
+ * slot of the one before: each session compares it with the pages first, see
+ * LimitEnter().
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
-#include "access/transam.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
-#include "utils/syscache.h"
 
 #include "lane.h"
 #include "slot.h"
@@ -35,21 +33,14 @@ slot_clear(DatabaseSlot *slot)
 /*
  * Forget what is known of our database, as after a start, because it does not
  * describe the present pages.  The caller has opened the mark, so that nobody
- * is about to raise the limit, and locked the pages.  Below a limit of 0 no
- * window can be open, so that there are none to close.
+ * is about to raise the limit, and locked the pages.
  */
 void
 SlotForget(void)
 {
-	if (pg_atomic_read_u64(&my_slot->limit) != 0)
-	{
-		LaneBeginChange();
-		slot_clear(my_slot);
-		LaneEndChange();
-	}
-	else
-		slot_clear(my_slot);
-	my_slot->can_recur = true;
+	LaneBeginChange();
+	slot_clear(my_slot);
+	LaneEndChange();
 }
 
 static void
@@ -62,48 +53,20 @@ slot_leave(int code, Datum arg)
 }
 
 /*
- * The transaction that wrote our database's row in pg_database.  Another
- * database with the same OID has another row.
- */
-static TransactionId
-slot_database_row(void)
-{
-	HeapTuple	tuple = SearchSysCache1(DATABASEOID, ObjectIdGetDatum(MyDatabaseId));
-	TransactionId row;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for database %u", MyDatabaseId);
-	row = HeapTupleHeaderGetRawXmin(tuple->t_data);
-	ReleaseSysCache(tuple);
-	return row;
-}
-
-/*
  * Find the slot of our database, or take one: a free one, or else, of those
  * without sessions, the one with the lowest limit.  The ids of the database that
- * had it then begin above its mark, as after a start.  A slot that was used
- * before can recur, see LimitCheckFound(): the owner of many databases can take
- * them in turn.
- *
- * If our slot has no sessions and another row, our database may be another one
- * with the same OID, or ALTER DATABASE has written the row: the slot is cleared.
+ * had it then begin above its mark, as after a start.
  */
 void
 SlotEnter(void)
 {
-	TransactionId row;
-	FullTransactionId next_xid;
 	DatabaseSlot *found = NULL;
 	DatabaseSlot *unused = NULL;
 
 	if (my_slot != NULL)
 		return;
-	row = slot_database_row();
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	next_xid = ReadNextFullTransactionId();
-	if (!FullTransactionIdIsValid(shared->first_xid))
-		shared->first_xid = next_xid;
 	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
 	{
 		DatabaseSlot *candidate = &shared->slots[i];
@@ -119,16 +82,9 @@ SlotEnter(void)
 	}
 	if (found == NULL)
 		found = unused;
-	if (found != NULL &&
-		(found->database != MyDatabaseId ||
-		 (found->sessions == 0 && found->row != row)))
+	if (found != NULL && found->database != MyDatabaseId)
 	{
-		/* the row may be older than a comparison of two xids allows */
-		found->can_recur = OidIsValid(found->database) ||
-			XidFromFullTransactionId(next_xid) - row <=
-			U64FromFullTransactionId(next_xid) - U64FromFullTransactionId(shared->first_xid);
 		found->database = MyDatabaseId;
-		found->row = row;
 		slot_clear(found);
 	}
 	if (found != NULL)

@@ -43,6 +43,7 @@ typedef struct Status
 	int64		mark;			/* the greater one of mark and guard */
 	TimestampTz mark_at;
 	uint64		mark_from;		/* another server, or 0 */
+	TimestampTz ids_clock;		/* when the mark was written */
 	bool		other_layout;	/* the last ids were made in another layout */
 } Status;
 
@@ -62,7 +63,7 @@ get_status(Status *status)
 
 	memset(status, 0, sizeof(Status));
 	status->lease_starts = status->lease_ends = status->last_id_at = DT_NOBEGIN;
-	status->mark_at = DT_NOBEGIN;
+	status->mark_at = status->ids_clock = DT_NOBEGIN;
 	if (layout == NULL && SettingsLayoutIsUsable())
 		layout = &setting_layout;
 	status->layout = layout;
@@ -72,6 +73,8 @@ get_status(Status *status)
 	{
 		status->mark = Max(mark.value, mark.guard.bound);
 		status->mark_from = LimitOtherSystem(&mark.guard);
+		if (mark.guard.bound != 0)
+			status->ids_clock = mark.guard.clock;
 	}
 	if (status->mark_from == 0)
 		status->mark_from = pg_atomic_read_u64(&shared->other_system);
@@ -93,12 +96,12 @@ get_status(Status *status)
 	}
 }
 
-/* Whether an instant is further ahead of the clock than ids may be. */
+/* Whether an instant is further ahead of the id clock than ids may be. */
 static bool
-is_far_ahead(TimestampTz instant, TimestampTz now, int64 reserve)
+is_far_ahead(TimestampTz instant, TimestampTz ids, int64 reserve)
 {
 	return setting_max_ahead >= 0 && !TIMESTAMP_NOT_FINITE(instant) &&
-		instant > now + setting_max_ahead * INT64CONST(1000) + reserve;
+		instant > ids + setting_max_ahead * INT64CONST(1000) + reserve;
 }
 
 /* Call a function of the extension that returns a text; "" if it was dropped. */
@@ -118,7 +121,10 @@ static const char *
 get_state(const Status *status, const char **hint)
 {
 	const Layout *layout = status->layout;
-	TimestampTz now = GetCurrentTimestamp();
+	ClockReading reading = ClockPeek();
+	TimestampTz paced = Max(status->ids_clock, reading.time + reading.set_back);
+	TimestampTz bounded = paced;
+	TimestampTz ids;
 	const char *unusable;
 	int64		tick;
 
@@ -136,23 +142,29 @@ get_state(const Status *status, const char **hint)
 		return "unusable settings";
 	}
 
+	/* a call would let the id clock go on from that of the mark */
+	if (setting_max_set_back >= 0)
+		bounded = Min(paced, reading.time + setting_max_set_back * USECS_PER_SEC);
+	ids = Max(reading.time, bounded);
+
 	*hint = WorkerLeaseWords()->hint;
 	if (status->worker.leased &&
-		(status->worker.id < 0 || status->lease_ends <= now ||
-		 is_far_ahead(status->lease_starts, now, 0)))
+		(status->worker.id < 0 || status->lease_ends <= reading.time ||
+		 status->lease_ends <= status->last_id_at ||
+		 is_far_ahead(status->lease_starts, ids, 0)))
 		return "no lease";
 
 	*hint = "Set the clock of the server right, or choose a layout with an earlier epoch and restart the server.";
-	if (now < layout->epoch)
+	if (ids < layout->epoch && status->mark == 0)
 		return "before epoch";
 
 	*hint = "Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.";
-	if (ClockIsRefused())
+	if (reading.refused)
 		return "clock refused";
 
 	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
 		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.";
-	if (!LayoutTimeToTick(layout, now, &tick) ||
+	if (!LayoutTimeToTick(layout, Max(ids, layout->epoch), &tick) ||
 		(status->has_mark && mark_tick(status) > (uint64) layout->last_tick))
 		return "exhausted";
 
@@ -160,9 +172,10 @@ get_state(const Status *status, const char **hint)
 	if (!status->has_mark)
 		return "no mark";
 
-	*hint = status->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON;
-	if (is_far_ahead(status->mark_at, now, (LimitReservation(layout) + 1) * layout->tick) ||
-		is_far_ahead(status->last_id_at, now, layout->tick))
+	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
+		bounded < paced ? HINT_SET_BACK : HINT_GO_ON;
+	if (is_far_ahead(status->mark_at, ids, (LimitReservation(layout) + 1) * layout->tick) ||
+		is_far_ahead(status->last_id_at, ids, layout->tick))
 		return "too far ahead";
 
 	/* has nobody set a worker id although there seem to be other servers? */

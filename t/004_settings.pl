@@ -169,16 +169,16 @@ $node = new_server('preloaded', preload => 1, 'snowflake.worker_id' => 5);
 }
 sql_is($node, $worker, 5, 'preloaded: ids are made');
 sql_is(
-	$node, "SELECT count(*), max(size) <= 16384 FROM pg_shmem_allocations WHERE name = 'snowflake'", '1|t',
-	'shared memory is at most 16 kB');
+	$node, "SELECT count(*), max(size) <= 65536 FROM pg_shmem_allocations WHERE name = 'snowflake'", '1|t',
+	'shared memory is at most 64 kB');
 
 # A changed layout takes effect at the next start.
 my $before = sql($node, 'SELECT layout FROM snowflake_capacity()');
 my $offset = -s $node->logfile;
-set_and_reload($node, "snowflake.layout = 'snowflake worker:4 sequence:13'");
+set_and_reload($node, "snowflake.layout = 'snowflake worker:4 sequence:14'");
 ($ret, $out, $err) = $node->psql(
 	'postgres',
-	'SELECT snowflake_sequence(snowflake_nextval()) < 4096; SELECT layout FROM snowflake_capacity()');
+	'SELECT snowflake_sequence(snowflake_nextval()) < 8192; SELECT layout FROM snowflake_capacity()');
 is($out, "t\n$before", 'a changed layout does not take effect');
 like(
 	$err,
@@ -192,7 +192,7 @@ ok( -s $node->logfile > $offset
 $node->restart;
 sql_is(
 	$node, 'SELECT layout FROM snowflake_capacity()',
-	'time:41 worker:4 timeline:2 lane:3 sequence:13 tick:1ms epoch:2026-01-01T00:00:00Z',
+	'time:41 worker:4 timeline:2 lane:2 sequence:14 tick:1ms epoch:2026-01-01T00:00:00Z',
 	'the changed layout takes effect at the next start');
 
 # A crash restart counts, too.

@@ -17,6 +17,7 @@ my %settings = (
 	'snowflake.sequence_start' => 'zero',
 	'snowflake.worker_id' => 3,
 	'snowflake.max_ahead' => '1min',
+	'snowflake.max_set_back' => 0,
 	'snowflake.max_wait' => 0);
 my $dir = PostgreSQL::Test::Utils::tempdir();
 # options of a client that dumps and restores

@@ -5,17 +5,16 @@ use FindBin;
 use lib $FindBin::RealBin;
 use SnowflakeTest;
 
-# A millisecond has 16 ids, of which blocks leave two to others.  Half of max_ahead
-# bounds what one call may have.
+# A millisecond has 16 ids.  max_ahead and max_wait bound what one call may have.
 my $node = new_server('narrow', 'snowflake.layout' => 'time:40 worker:5 sequence:4', 'snowflake.max_wait' => '100ms');
 sql_is(
-	$node, 'SELECT sum(last_id - first_id + 1), count(*) BETWEEN 1428 AND 1440 FROM snowflake_reserve(20000)',
+	$node, 'SELECT sum(last_id - first_id + 1), count(*) BETWEEN 1250 AND 1260 FROM snowflake_reserve(20000)',
 	'20000|t', 'a block is as large as a tick allows');
 sql_fails(
 	$node, 'SELECT count(*) FROM snowflake_reserve(1000000)', '22023',
-	'a call for more ids than it can ever get is an error', qr/allow at most 36414 ids in one call/);
+	'a call for more ids than it can ever get is an error', qr/allow at most 81616 ids in one call/);
 sql_fails(
-	$node, 'SELECT count(*) FROM snowflake_reserve(30000) AS a, snowflake_reserve(30000) AS b', 'SF001',
+	$node, 'SELECT count(*) FROM snowflake_reserve(80000) AS a, snowflake_reserve(80000) AS b', 'SF001',
 	'a call for more ids than max_ahead allows is an error');
 $node->stop;
 

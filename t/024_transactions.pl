@@ -20,7 +20,7 @@ sub parallel
 # earlier ones.
 my $node = new_server(
 	'created', clock => 1, 'snowflake.layout' => 'snowflake lane:0', wal_level => 'minimal',
-	max_wal_senders => 0, 'snowflake.max_ahead' => '1s', 'snowflake.max_wait' => '10s');
+	max_wal_senders => 0, 'snowflake.max_set_back' => 0, 'snowflake.max_ahead' => '1s', 'snowflake.max_wait' => '10s');
 sql($node, 'DROP EXTENSION snowflake');
 foreach my $outcome ('ROLLBACK', 'COMMIT')
 {
@@ -49,7 +49,9 @@ $node->stop;
 
 # A transaction that may fail makes the relations or the extension anew: ids are made only
 # after its end, because the old mark would come back and not cover them.
-$node = new_server('recreated', clock => 1, 'snowflake.layout' => 'snowflake lane:0', 'snowflake.max_ahead' => '1min');
+$node = new_server(
+	'recreated', clock => 1, 'snowflake.layout' => 'snowflake lane:0', 'snowflake.max_ahead' => '1min',
+	'snowflake.max_set_back' => 0);
 my $next = 'SELECT snowflake_nextval()';
 my $id = sql($node, $next);
 my $mark_anew = <<'EOC';

@@ -12,6 +12,7 @@ sub server_with_owner
 	my ($name, %settings) = @_;
 	my $node = new_server(
 		$name, clock => 1, 'snowflake.layout' => 'snowflake lane:0', 'snowflake.max_ahead' => -1,
+		'snowflake.max_set_back' => 0,
 		synchronous_commit => 'on', %settings);
 
 	sql($node, 'CREATE ROLE shop LOGIN');

@@ -127,14 +127,15 @@ EOC
 }
 
 # Create a server for hunts: with only two lanes, so that two ids of one tick are likely
-# to share a lane, and with errors instead of waits.
+# to share a lane, with errors instead of waits, and with ids that follow a clock that is set
+# back as soon as they can, so that ticks are lived through again.
 sub new_hunting_server
 {
 	my ($name, %settings) = @_;
 
 	return new_server(
 		$name, clock => 1, 'snowflake.layout' => 'snowflake lane:1', 'snowflake.max_wait' => 0,
-		%settings);
+		'snowflake.max_set_back' => 0, %settings);
 }
 
 # Create a registry to lease worker ids from, in a server without the extension itself.

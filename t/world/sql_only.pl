@@ -171,7 +171,7 @@ if (!$is_new)
 		[ $primary, 'fails' ], q{
 CREATE FUNCTION refuse() RETURNS event_trigger LANGUAGE plpgsql AS
 'BEGIN IF current_setting(''test.refuse'', true) = ''on'' THEN RAISE ''no DDL''; END IF; END';
-CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE AS') EXECUTE FUNCTION refuse();
+CREATE EVENT TRIGGER refuse ON ddl_command_start WHEN TAG IN ('CREATE TABLE') EXECUTE FUNCTION refuse();
 SET test.refuse = on;
 DO $$
 BEGIN
