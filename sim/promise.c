@@ -168,13 +168,20 @@ note_clock(int64 elapsed)
 	highest_ever = Max(highest_ever, highest_offset);
 }
 
+/* The highest offset that a look can believe now. */
+static int64
+believable(void)
+{
+	return wall_offset < highest_offset + USECS_PER_SEC ? wall_offset : highest_offset;
+}
+
 void
 PromiseNoteClock(int64 elapsed)
 {
 	int64		believed;
 
 	note_clock(elapsed);
-	believed = Min(wall_offset, highest_offset);
+	believed = believable();
 	highest_since = Max(highest_since, believed);
 	for (int i = 0; i < MAX_PROCESSES; i++)
 		processes[i].highest_since = Max(processes[i].highest_since, believed);
@@ -211,7 +218,7 @@ PromiseCallBegins(void)
 {
 	me->ids_began = id_clock(TransactionSees(&databases[me->database]));
 	me->ahead_began = setting_max_ahead;
-	me->highest_since = Min(wall_offset, highest_offset);
+	me->highest_since = believable();
 }
 
 /*
@@ -236,7 +243,7 @@ check_honesty(int64 id, uint64 tick)
 		envelope += USECS_PER_SEC / 4;
 	envelope = Max(envelope, wall);
 	envelope_at = reference;
-	highest_since = Min(wall_offset, highest_offset);
+	highest_since = believable();
 	was_set_back = false;
 
 	/* two clocks are not read at once */
@@ -433,8 +440,10 @@ is_in_the_way(void)
 				return true;
 			if (setting_max_set_back >= 0)
 			{
+				/* another database may have raised the id clock since then */
 				if (strstr(me->report.message, "set back") != NULL)
-					return me->ids_began > me->began + state->clock.offset + setting_max_set_back * USECS_PER_SEC - 20000;
+					return me->ids_began - me->began > state->clock.offset + setting_max_set_back * USECS_PER_SEC - 20000 ||
+						id_clock(disk) - reference > state->clock.offset + setting_max_set_back * USECS_PER_SEC - 20000;
 				now = Min(now, me->began + state->clock.offset + setting_max_set_back * USECS_PER_SEC);
 			}
 			else if (strstr(me->report.message, "set back") != NULL)

@@ -39,7 +39,7 @@
  *
  * Sessions need not look all the time: ids cannot pass the limit of their
  * database, so a step forward matters only to a session that finds the clock
- * at or beyond the limit.  See find_range() in generator.c.
+ * at or beyond the limit.  See generator_find_range().
  *
  *-------------------------------------------------------------------------
  */

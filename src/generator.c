@@ -34,10 +34,9 @@
  * we look at everything again.
  *
  * The ceiling is max_ahead after the id clock.  A call whose tick is above it
- * takes its id first, and then waits until the ceiling has reached it: first
- * come, first served.  A call waits for at most snowflake.max_wait, not counting
- * the time in which it moves the limit.  It takes no id, and does not begin to
- * wait, if that would take longer.
+ * takes its id first, and then waits until the ceiling gets there: first come,
+ * first served.  It waits for at most snowflake.max_wait, not counting the time
+ * in which it moves the limit, and takes no id if that would not do.
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids, and while nobody
@@ -358,14 +357,14 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 			generator_report_exhausted(layout, range->floor, false);
 		ClockThrowExhausted(layout);
 	}
-	if (tick > range->ceiling)
-	{
-		(void) generator_wait_for_clock(layout, tick, LimitAhead(layout), NULL, waits);
-		return;
-	}
 	if (tick >= range->lease_end)
 	{
 		generator_wait_for_lease(&config.worker, waits);
+		return;
+	}
+	if (tick > range->ceiling)
+	{
+		(void) generator_wait_for_clock(layout, tick, LimitAhead(layout), NULL, waits);
 		return;
 	}
 	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED, &found))
@@ -377,7 +376,6 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 			break;
 		case LIMIT_BEFORE_EPOCH:
 			ClockReportBeforeEpoch(layout);
-			break;
 		case LIMIT_IS_FAR:
 			if (found.tick > (uint64) layout->last_tick)
 				generator_report_exhausted(layout, found.tick, found.other_layout);
@@ -391,11 +389,13 @@ static bool
 generator_can_claim(const Layout *layout, uint64 tick, const CallWaits *waits)
 {
 	ClockReading reading = ClockRead();
+	int64		missing;
 
 	ClockCheck(&reading);
-	return reading.doubt == 0 &&
-		generator_missing(layout, tick, LimitAhead(layout), &reading) <=
-		setting_max_wait * INT64CONST(1000) - waits->waited;
+	missing = generator_missing(layout, tick, LimitAhead(layout), &reading);
+	return missing <= 0 ||
+		(reading.doubt == 0 &&
+		 missing <= setting_max_wait * INT64CONST(1000) - waits->waited);
 }
 
 /*
@@ -499,7 +499,6 @@ generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
 
 		if (taken == 0)
 			continue;
-		/* a window that stays open needs no wait */
 		while (window.clock_length == 0 &&
 			   !generator_wait_for_clock(&config.layout, tick, LimitAhead(&config.layout), NULL, waits))
 			;
@@ -532,7 +531,7 @@ GeneratorNext(int64 tag_bits)
 	return last_id;
 }
 
-/* The worker to make ids with, for callers elsewhere. */
+/* The worker to make ids with. */
 const Worker *
 GeneratorWorker(void)
 {

@@ -376,7 +376,7 @@ foreach my $mutant (undef, with_mutants() ? 'takes any schema' : ())
 DROP EXTENSION snowflake;
 CREATE SCHEMA snowflake_internal;
 CREATE SEQUENCE snowflake_internal.mark;
-CREATE MATERIALIZED VIEW snowflake_internal.guard AS SELECT 0::bigint AS bound, 0::bigint AS layout, 0::bigint AS system;
+CREATE MATERIALIZED VIEW snowflake_internal.guard AS SELECT 0::bigint AS bound, 0::bigint AS clock, 0::bigint AS database, 0::bigint AS layout, 0::bigint AS system;
 EOC
 
 	if ($mutant)

@@ -25,6 +25,7 @@ snowflake.layout = 'snowflake lane:0'
 snowflake.sequence_start = 'zero'
 snowflake.worker_id = 3
 snowflake.max_ahead = '1min'
+snowflake.max_set_back = 0
 snowflake.max_wait = 0
 EOC
 
