@@ -150,7 +150,7 @@ my $none = 'NULL::pg_catalog.text';
 my $clock = 'pg_catalog.clock_timestamp()';
 my %calls = (
 	snowflake_between => [ "$id, $instant, $later", "$id, $instant, $later, $layout" ],
-	snowflake_compose => ["$instant, $layout, NULL::integer, 2, 3, 4, 5, NULL::integer"],
+	snowflake_compose => ["$instant, $layout, NULL::integer, 2, 3, 1, 5, NULL::integer"],
 	snowflake_create_partitions => [
 		"$table, '1 day'::interval, $instant, $later, 'UTC'::pg_catalog.text, $none",
 		"$table, '6 hours'::interval, $later, '2026-11-24 00:00:00+00'::pg_catalog.timestamptz, 'UTC'::pg_catalog.text, $layout",
@@ -405,7 +405,7 @@ my @sql_statements = (
 	'SELECT public.snowflake_id()',
 	'SELECT public.snowflake_currval()',
 	'SELECT public.snowflake_status()',
-	"SELECT public.snowflake_configure('snowflake lane:0 tag:3'::pg_catalog.text, 1, 0, $interval, $interval)",
+	"SELECT public.snowflake_configure('snowflake lane:0 sequence:12 tag:3'::pg_catalog.text, 1, 0, $interval, $interval)",
 	'SELECT public.snowflake_nextval(2)',
 	"SELECT public.snowflake_advance(public.snowflake_first_from($clock))",
 	(   map {
@@ -419,8 +419,8 @@ my @sql_statements = (
 		", $layout"),
 	"SELECT public.snowflake_decode($id, 'time:41 lane:3 epoch:2026-01-01T00:00:00.5+01:00'::pg_catalog.text)",
 	"SELECT public.snowflake_compose($instant, 0, 2, 0, 0, 5, 1)",
-	"SELECT public.snowflake_compose($instant, $layout, 0, 2, 3, 4, 5, 0)",
-	"SELECT public.snowflake_compose($instant, 0, 2, 3, 4, 5, 0, $layout)",
+	"SELECT public.snowflake_compose($instant, $layout, 0, 2, 3, 1, 5, 0)",
+	"SELECT public.snowflake_compose($instant, 0, 2, 3, 1, 5, 0, $layout)",
 	"SELECT public.snowflake_configure($layout, NULL::integer, 0, $interval, $interval, true)",
 	("SELECT public.snowflake_lease(NULL::pg_catalog.text, $interval, 'a'::pg_catalog.text)") x 2,
 	'SELECT public.snowflake_nextval()');
@@ -549,6 +549,7 @@ my @registry_statements = (
 	'SELECT * FROM snowflake_registry.commit_synchronously()',
 	"SELECT * FROM snowflake_registry.limit_wait('1 second'::interval)",
 	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
+	"SELECT * FROM snowflake_registry.fields_of_servers($layout)",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.renew(0::bigint, $uuid, $later, $clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.release(0::bigint, $uuid, $clock)",
