@@ -311,8 +311,11 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->other_system = LimitOtherSystem(&mark->guard);
-	/* a clock that jumps after the look must not take the mark along */
 	ids_tick = limit_tick(layout, found->ids);
+	/* as in generator_find_range() */
+	if (ids_tick >= lease_end)
+		ids_tick = limit_tick(layout, reading->time);
+	/* a clock that jumps after the look must not take the mark along */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);
 	/* another process of our parallel group may be about to raise the limit */
