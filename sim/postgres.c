@@ -326,7 +326,8 @@ int			NBuffers = 1000;
 int			NLocBuffer = 0;
 
 void
-ExceptionalCondition(const char *condition, const char *type, const char *file, int line)
+ExceptionalCondition(const char *condition, const char *type,
+					 const char *file, int line)
 {
 	PromiseBroken("an assertion fails: %s", condition);
 	abort();

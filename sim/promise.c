@@ -52,7 +52,7 @@ static int64 lagged;			/* for how long ids were behind the clock */
 static int64 lags_at;			/* a call that made one; 0: none since a step */
 static int64 envelope;			/* the id clock was never later, */
 static int64 envelope_at;		/* at this instant of the reference clock */
-static int64 highest_since;		/* offset that can have been believed since */
+static int64 highest_since;		/* that a look can have believed since */
 static bool was_set_back;		/* the wall clock, since then */
 static int64 ids_seen;			/* the id clock when it was last seen, */
 static int64 ids_seen_at;		/* at this instant */
@@ -172,7 +172,9 @@ note_clock(int64 elapsed)
 static int64
 believable(void)
 {
-	return wall_offset < highest_offset + USECS_PER_SEC ? wall_offset : highest_offset;
+	if (wall_offset < highest_offset + USECS_PER_SEC)
+		return wall_offset;
+	return highest_offset;
 }
 
 void
@@ -199,11 +201,10 @@ id_clock(const Disk *disk)
 	int64		ids = PG_INT64_MIN / 2;
 
 	if (memory_exists && state->clock.started)
-	{
 		ids = Max(reference + state->clock.offset, (int64) state->clock.pace.value + slow);
-		/* it is about to be changed by what was read before */
-		if (LWLockIsExclusive(&state->lock))
-			return Max(ids, disk->guard.clock);
+	/* under the lock, it is about to be changed by what was read before */
+	if (memory_exists && state->clock.started && !LWLockIsExclusive(&state->lock))
+	{
 		if (ids_seen_in == run && ids < ids_seen + (reference - ids_seen_at) / 8 * 7 - 100)
 			PromiseBroken("the id clock goes back by " INT64_FORMAT " us", ids_seen - ids);
 		ids_seen = ids;

@@ -58,7 +58,7 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	Mark		mark;
 
 	SharedAttach();
-	ids = ClockPeek().ids;
+	ids = ClockPeek(DT_NOBEGIN).ids;
 	SlotEnter();
 	open_mark(&mark, MARK_CREATE);
 
@@ -109,7 +109,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	bool		force = PG_GETARG_BOOL(1);
 	const Layout *layout;
 	const Worker *worker;
-	ClockReading reading;
+	TimestampTz now;
 	uint64		tick;
 	FoundMark	found;
 	LimitResult result;
@@ -130,11 +130,10 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		worker = GeneratorWorker();
-		(void) ClockNow(layout, &waits);
-		reading = ClockRead();
+		now = ClockNow(layout, &waits);
 		if (force)
 			ClockRaiseIds(LayoutTickInstant(layout, tick));
-		else if (tick > LimitMaxAdvance(layout, ClockTick(layout, reading.ids)) + 1)
+		else if (tick > LimitMaxAdvance(layout, ClockTick(layout, ClockIds(now))) + 1)
 			refuse_advance(layout, id);
 		result = LimitMove(layout, worker, tick, force ? LIMIT_FORCE : LIMIT_ADVANCE, &found);
 		if (result == LIMIT_LOCKED)

@@ -169,6 +169,25 @@ ClockNoteStart(ClockState *clock)
 	pg_atomic_init_u64(&clock->pace, (uint64) DT_NOBEGIN);
 }
 
+/* The reference clock at the pace of an id clock that is ahead. */
+static int64
+clock_slow(int64 reference)
+{
+	return reference - reference / 8;
+}
+
+/*
+ * Where the id clock would be without a bound, if that is ahead of the believed
+ * clock.
+ */
+static TimestampTz
+clock_paced(ClockState *clock, int64 reference)
+{
+	int64		pace = (int64) pg_atomic_read_u64(&clock->pace);
+
+	return pace == DT_NOBEGIN ? DT_NOBEGIN : pace + clock_slow(reference);
+}
+
 /*
  * How far an offset is ahead of everything that is known about the clock, at an
  * instant of the reference clock.
@@ -177,12 +196,12 @@ static int64
 jump_to(ClockState *clock, int64 offset, int64 reference)
 {
 	int64		known = clock->checkpoint_offset;
-	int64		paced = (int64) pg_atomic_read_u64(&clock->pace);
+	TimestampTz paced = clock_paced(clock, reference);
 
 	if (clock->started)
 		known = Max(known, clock->offset);
 	if (paced != DT_NOBEGIN)
-		known = Max(known, paced - reference / 8);
+		known = Max(known, paced - reference);
 	return offset - known;
 }
 
@@ -234,16 +253,6 @@ note_step(int64 step, TimestampTz wall)
 				 errdetail("It now says %s.", timestamptz_to_str(wall))));
 }
 
-/*
- * Where the id clock would be without a bound, if that is ahead of the believed
- * clock.
- */
-static TimestampTz
-clock_paced(int64 pace, int64 reference)
-{
-	return pace == DT_NOBEGIN ? DT_NOBEGIN : pace + (reference - reference / 8);
-}
-
 static TimestampTz
 clock_bounded(TimestampTz paced, TimestampTz believed)
 {
@@ -256,19 +265,17 @@ clock_bounded(TimestampTz paced, TimestampTz believed)
 TimestampTz
 ClockIds(TimestampTz believed)
 {
-	int64		pace = (int64) pg_atomic_read_u64(&shared->clock.pace);
-
 	/* usually the clock was never set back */
-	if (likely(pace == DT_NOBEGIN))
+	if (likely((int64) pg_atomic_read_u64(&shared->clock.pace) == DT_NOBEGIN))
 		return believed;
-	return clock_bounded(clock_paced(pace, ClockReference()), believed);
+	return clock_bounded(clock_paced(&shared->clock, ClockReference()), believed);
 }
 
 /* The caller holds the lock. */
 static void
 clock_raise_ids(ClockState *clock, TimestampTz ids, int64 reference)
 {
-	int64		pace = ids - (reference - reference / 8);
+	int64		pace = ids - clock_slow(reference);
 
 	if (pace > (int64) pg_atomic_read_u64(&clock->pace))
 		pg_atomic_write_u64(&clock->pace, (uint64) pace);
@@ -337,8 +344,7 @@ clock_judge(ClockState *clock, ClockReading *reading)
 static void
 clock_add_ids(ClockState *clock, ClockReading *reading)
 {
-	TimestampTz paced = clock_paced((int64) pg_atomic_read_u64(&clock->pace),
-									reading->reference);
+	TimestampTz paced = clock_paced(clock, reading->reference);
 
 	reading->ids = clock_bounded(paced, reading->time);
 	reading->set_back = paced > reading->time ? paced - reading->time : 0;
@@ -390,9 +396,12 @@ ClockRead(void)
 	return reading;
 }
 
-/* What ClockRead() would find; changes nothing. */
+/*
+ * What ClockRead() would find if the id clock went on from an instant, unless
+ * that is DT_NOBEGIN; changes nothing.
+ */
 ClockReading
-ClockPeek(void)
+ClockPeek(TimestampTz ids)
 {
 	ClockReading reading = {0};
 	ClockState	clock;
@@ -402,6 +411,8 @@ ClockPeek(void)
 	LWLockRelease(&shared->lock);
 	if (!clock.noted)
 		note_offset(&clock, read_checkpoint());
+	if (ids != DT_NOBEGIN)
+		clock_raise_ids(&clock, ids, ClockReference());
 	(void) clock_judge(&clock, &reading);
 	/* sooner or later */
 	reading.refused = (!clock.started || reading.doubt > 0) && is_too_far(reading.jump);

@@ -48,7 +48,7 @@ typedef struct ClockReading
 } ClockReading;
 
 extern ClockReading ClockRead(void);
-extern ClockReading ClockPeek(void);
+extern ClockReading ClockPeek(TimestampTz ids);
 extern TimestampTz ClockIds(TimestampTz believed);
 extern void ClockRaiseIds(TimestampTz ids);
 extern void ClockCheck(const ClockReading *reading);

@@ -212,10 +212,7 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 	if ((uint64) range->wall_tick >= range->limit ||
 		(uint64) range->wall_tick < range->floor || shared->clock.doubted)
 		now = ClockNow(layout, waits);
-	range->ids_tick = ClockTick(layout, ClockIds(now));
-	/* the registry has not granted that: go by the clock, down to the floor */
-	if (range->ids_tick >= range->lease_end)
-		range->ids_tick = ClockTick(layout, now);
+	range->ids_tick = ClockTick(layout, LimitIds(layout, range->lease_end, now));
 
 	/*
 	 * If flushing takes longer than the reservation lasts, use the last tick
@@ -269,7 +266,7 @@ generator_report_far(const Layout *layout, uint64 tick, const FoundMark *found,
 				 errmsg("clock was set back too far for snowflake ids"),
 				 errdetail("Ids are ahead of it by %.3f s. \"snowflake.max_set_back\" is %d s, and \"snowflake.max_wait\" is %d ms.",
 						   reading->set_back / 1e6, setting_max_set_back, setting_max_wait),
-				 errhint(HINT_SET_BACK)));
+				 errhint(HINT_GO_ON("max_set_back"))));
 	if (found != NULL)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
@@ -277,7 +274,7 @@ generator_report_far(const Layout *layout, uint64 tick, const FoundMark *found,
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database. %s",
 						   LimitBoundBelow(layout, tick), wait),
 				 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
-						 found->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON)));
+						 found->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON("max_ahead"))));
 	if (worker->lease_start >= tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
@@ -376,6 +373,7 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 			break;
 		case LIMIT_BEFORE_EPOCH:
 			ClockReportBeforeEpoch(layout);
+			break;
 		case LIMIT_IS_FAR:
 			if (found.tick > (uint64) layout->last_tick)
 				generator_report_exhausted(layout, found.tick, found.other_layout);
@@ -407,6 +405,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 {
 	const Layout *layout;
 	TickRange	range = {.first_ids_tick = PG_UINT64_MAX};
+	int			lane;
 	uint64		lane_tick;
 	uint64		tick;
 	FoundMark	found;
@@ -431,7 +430,8 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		 */
 		layout = SharedLayout();
 		generator_find_range(layout, now, &range, waits);
-		lane_tick = LaneNextTick(layout);
+		lane = LaneMine(layout);
+		lane_tick = LaneNextTick(layout, lane);
 		tick = Max(range.from, lane_tick);
 		if (tick >= range.end ||
 			(tick > range.ceiling && !generator_can_claim(layout, tick, waits)))
@@ -453,13 +453,13 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 
 	window.limit = range.limit;
 	window.lane.version = config.worker.version;
-	window.lane.word = &shared->lanes[LaneMine(layout)].word;
+	window.lane.word = &shared->lanes[lane].word;
 	window.lane.first = window.lane.initial = tick << config.layout.bits[FIELD_SEQUENCE];
 	window.lane.last = window.lane.first | config.sequence_mask;
 	/* a lane that is ahead is used up in each tick */
 	if (setting_sequence_start == SEQUENCE_START_RANDOM && lane_tick <= range.from && !block)
 		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
-	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, LaneMine(layout));
+	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
 	/* keep it open only if the wall clock allows it, as we saw it first */
 	if (range.wall_tick >= 0 && !range.is_overtaken && tick <= range.ceiling &&
@@ -485,8 +485,8 @@ generator_take(int count, int64 tag_bits)
 }
 
 /*
- * Take ids from a new window, and wait until they are not above the ceiling.
- * Not inline, because then most ids would save registers that they do not need.
+ * Take ids from a new window, and wait until the ceiling gets there.  Not
+ * inline, because then most ids would save registers that they do not need.
  */
 static pg_noinline int
 generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
@@ -544,13 +544,13 @@ GeneratorWorker(void)
 
 /*
  * How many ids one call can reserve before it has waited for too long, if no
- * id is ahead of the clock when it begins.  Throws an error if the layout has no consecutive ids.
+ * id is ahead of the clock when it begins.  Throws an error if the layout has
+ * no consecutive ids.
  */
 int64
 GeneratorReservable(void)
 {
 	const Layout *layout = SharedLayout();
-	double		per_tick;
 	double		ticks;
 
 	if (layout->order[layout->num_fields - 1] != FIELD_SEQUENCE)
@@ -562,9 +562,8 @@ GeneratorReservable(void)
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
 	(void) GeneratorWorker();
-	per_tick = config.sequence_mask + 1.0;
 	ticks = 1 + LimitAhead(layout) + (double) setting_max_wait * 1000 / layout->tick;
-	return Min(per_tick * ticks, PG_INT32_MAX);
+	return Min((config.sequence_mask + 1.0) * ticks, PG_INT32_MAX);
 }
 
 /*

@@ -65,11 +65,11 @@ LaneMine(const Layout *layout)
 	return hash_bytes_uint32(MyProcPid) & (LaneCount(layout) - 1);
 }
 
-/* The first tick in which the lane of this session has ids for it. */
+/* The first tick in which a lane has ids. */
 uint64
-LaneNextTick(const Layout *layout)
+LaneNextTick(const Layout *layout, int lane)
 {
-	uint64		next = pg_atomic_read_u64(&shared->lanes[LaneMine(layout)].word) + 1;
+	uint64		next = pg_atomic_read_u64(&shared->lanes[lane].word) + 1;
 
 	return next >> layout->bits[FIELD_SEQUENCE];
 }

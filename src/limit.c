@@ -182,6 +182,18 @@ limit_tick(const Layout *layout, TimestampTz time)
 }
 
 /*
+ * The time that ids go by: the id clock or, if the registry has not granted that,
+ * the believed clock, down to the floor.
+ */
+TimestampTz
+LimitIds(const Layout *layout, uint64 lease_end, TimestampTz believed)
+{
+	TimestampTz ids = ClockIds(believed);
+
+	return limit_tick(layout, ids) < lease_end ? ids : believed;
+}
+
+/*
  * Find out what is in the pages that this server has not written.  Any of it
  * may be ahead of the id clock by half of max_ahead: with each copy of a
  * database, or extension that is created again, ids begin a reservation further
@@ -272,6 +284,20 @@ typedef struct MoveReport
 	uint64		other_system;	/* the server that the mark comes from, or 0 */
 } MoveReport;
 
+/* Whether the limit still has to be moved. */
+static bool
+limit_is_due(const Layout *layout, uint64 tick, LimitReason reason,
+			 uint64 ids_tick)
+{
+	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
+
+	if (reason >= LIMIT_ADVANCE)
+		return tick > LimitFloor(layout, limit);
+	if (tick > ids_tick + LimitAhead(layout))
+		return false;
+	return reason == LIMIT_REACHED ? tick >= limit : LimitHalfUsed(layout, tick);
+}
+
 /*
  * Move the limit, having opened the mark.  Others may have moved it meanwhile,
  * so look at everything again but the clock: a time that is a bit old only
@@ -283,7 +309,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 		   MoveReport *report)
 {
 	uint64		lease_end = WorkerLeaseEnd(worker);
-	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
+	uint64		limit;
 	uint64		ids_tick = limit_tick(layout, reading->ids);
 	uint64		reserved_floor;
 	bool		has_ids;
@@ -292,9 +318,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 
 	if (worker->version != pg_atomic_read_u32(&shared->version))
 		return LIMIT_LOOK_AGAIN;
-	if (reason >= LIMIT_ADVANCE ? tick <= LimitFloor(layout, limit) :
-		tick > ids_tick + LimitAhead(layout) ||
-		!(reason == LIMIT_REACHED ? tick >= limit : LimitHalfUsed(layout, tick)))
+	if (!limit_is_due(layout, tick, reason, ids_tick))
 		return LIMIT_LOOK_AGAIN;
 	report->damaged = !MarkLockPages(mark);
 	if (report->damaged)
@@ -311,10 +335,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->other_system = LimitOtherSystem(&mark->guard);
-	ids_tick = limit_tick(layout, found->ids);
-	/* as in generator_find_range() */
-	if (ids_tick >= lease_end)
-		ids_tick = limit_tick(layout, reading->time);
+	ids_tick = limit_tick(layout, LimitIds(layout, lease_end, reading->time));
 	/* a clock that jumps after the look must not take the mark along */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);

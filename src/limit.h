@@ -14,10 +14,8 @@
 #include "worker.h"
 
 /* What to do if ids are ahead of the clock. */
-#define HINT_GO_ON \
-	"Wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload, so that ids go on above those that have been made."
-#define HINT_SET_BACK \
-	"Wait until the clock has caught up, or raise \"snowflake.max_set_back\" and reload, so that ids go on above those that have been made."
+#define HINT_GO_ON(setting) \
+	"Wait until the clock has caught up, or raise \"snowflake." setting "\" and reload, so that ids go on above those that have been made."
 /* What to do if ids of another layout are greater than those of this one. */
 #define HINT_OTHER_LAYOUT \
 	"If no id of the layout before is needed, drop the extension and create it again. If one is, return to that layout, or choose one whose ids are greater."
@@ -49,6 +47,8 @@ typedef struct FoundMark
 	bool		other_layout;	/* it was made in another layout */
 } FoundMark;
 
+extern TimestampTz LimitIds(const Layout *layout, uint64 lease_end,
+							TimestampTz believed);
 extern uint64 LimitFloor(const Layout *layout, uint64 limit);
 extern bool LimitHalfUsed(const Layout *layout, uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,

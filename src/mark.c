@@ -430,7 +430,6 @@ MarkLockPages(Mark *mark)
 	}
 	mark->value = sequence_row(mark)->last_value;
 	memcpy(&mark->guard, view_row(mark), sizeof(Guard));
-	mark->lsn = PageGetLSN(BufferGetPage(mark->view_buffer));
 	return true;
 }
 
@@ -445,20 +444,18 @@ MarkUnlockPages(Mark *mark)
 	mark->xlog = NULL;
 }
 
-/* Read the mark.  False if it could not be opened, or with MARK_PEEK, read. */
+/* Read the mark, if that can be done now. */
 bool
-MarkRead(Mark *mark, MarkMode mode)
+MarkPeek(Mark *mark)
 {
 	bool		is_sound;
 
-	if (MarkOpen(mark, mode) != MARK_OPENED)
+	if (MarkOpen(mark, MARK_PEEK) != MARK_OPENED)
 		return false;
 	is_sound = MarkLockPages(mark);
 	if (is_sound)
 		MarkUnlockPages(mark);
 	MarkClose(mark);
-	if (!is_sound && mode != MARK_PEEK)
-		MarkThrowDamaged();
 	return is_sound;
 }
 

@@ -48,7 +48,6 @@ typedef struct Mark
 	/* what its pages held when they were locked */
 	int64		value;			/* of the sequence */
 	Guard		guard;
-	XLogRecPtr	lsn;			/* of the record that wrote it */
 
 	/* for mark.c */
 	MarkMode	mode;
@@ -69,7 +68,7 @@ extern void MarkClose(Mark *mark);
 extern bool MarkLockPages(Mark *mark);
 extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
-extern bool MarkRead(Mark *mark, MarkMode mode);
+extern bool MarkPeek(Mark *mark);
 extern Guard MarkCurrentGuard(void);
 pg_noreturn extern void MarkThrowLocked(void);
 pg_noreturn extern void MarkThrowDamaged(void);

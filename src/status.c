@@ -68,7 +68,7 @@ get_status(Status *status)
 		layout = &setting_layout;
 	status->layout = layout;
 	WorkerGet(&status->worker);
-	status->has_mark = MarkRead(&mark, MARK_PEEK);
+	status->has_mark = MarkPeek(&mark);
 	if (status->has_mark)
 	{
 		status->mark = Max(mark.value, mark.guard.bound);
@@ -121,10 +121,10 @@ static const char *
 get_state(const Status *status, const char **hint)
 {
 	const Layout *layout = status->layout;
-	ClockReading reading = ClockPeek();
-	TimestampTz paced = Max(status->ids_clock, reading.time + reading.set_back);
-	TimestampTz bounded = paced;
-	TimestampTz ids;
+
+	/* a call would let the id clock go on from that of the mark */
+	ClockReading reading = ClockPeek(status->ids_clock);
+	TimestampTz ids = reading.ids;
 	const char *unusable;
 	int64		tick;
 
@@ -141,11 +141,6 @@ get_state(const Status *status, const char **hint)
 						 unusable);
 		return "unusable settings";
 	}
-
-	/* a call would let the id clock go on from that of the mark */
-	if (setting_max_set_back >= 0)
-		bounded = Min(paced, reading.time + setting_max_set_back * USECS_PER_SEC);
-	ids = Max(reading.time, bounded);
 
 	*hint = WorkerLeaseWords()->hint;
 	if (status->worker.leased &&
@@ -173,7 +168,8 @@ get_state(const Status *status, const char **hint)
 		return "no mark";
 
 	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
-		bounded < paced ? HINT_SET_BACK : HINT_GO_ON;
+		reading.time + reading.set_back > ids ? HINT_GO_ON("max_set_back") :
+		HINT_GO_ON("max_ahead");
 	if (is_far_ahead(status->mark_at, ids, (LimitReservation(layout) + 1) * layout->tick) ||
 		is_far_ahead(status->last_id_at, ids, layout->tick))
 		return "too far ahead";
