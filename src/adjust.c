@@ -54,11 +54,11 @@ Datum
 snowflake_begin(PG_FUNCTION_ARGS)
 {
 	const Layout *layout;
-	TimestampTz ids;
+	ClockReading reading;
 	Mark		mark;
 
 	SharedAttach();
-	ids = ClockPeek(DT_NOBEGIN).ids;
+	reading = ClockPeek(DT_NOBEGIN);
 	SlotEnter();
 	open_mark(&mark, MARK_CREATE);
 
@@ -70,7 +70,7 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	if (layout != NULL && LaneLastTick(layout) > 0)
 	{
 		mark.guard.bound = LimitBoundBelow(layout, LaneLastTick(layout) + 1);
-		mark.guard.clock = ids;
+		mark.guard.clock = reading.time + reading.set_back;
 		mark.guard.database = MyDatabaseId;
 		mark.guard.layout = layout->hash;
 		(void) MarkWritePages(&mark);

@@ -311,6 +311,9 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	uint64		lease_end = WorkerLeaseEnd(worker);
 	uint64		limit;
 	uint64		ids_tick = limit_tick(layout, reading->ids);
+
+	/* without max_set_back, which may be raised before the next start */
+	TimestampTz paced = reading->time + reading->set_back;
 	uint64		reserved_floor;
 	bool		has_ids;
 	int64		begin;
@@ -348,7 +351,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 		   LimitBoundBelow(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
 	mark->guard.bound = LimitBoundBelow(layout, limit);
-	mark->guard.clock = found->ids;
+	mark->guard.clock = Max(mark->guard.clock, paced);
 	mark->guard.database = MyDatabaseId;
 	mark->guard.layout = layout->hash;
 	mark->guard.system = (int64) GetSystemIdentifier();
