@@ -49,7 +49,7 @@ typedef struct History
 Database	databases[MAX_DATABASES_HERE];
 XLogRecPtr	written;
 XLogRecPtr	flushed;
-XLogRecPtr	on_standby;
+XLogRecPtr	on_standby[NUM_STANDBYS];
 
 SnapshotData SnapshotAnyData;
 
@@ -90,7 +90,7 @@ DiskBegin(void)
 		histories[i].number = 0;
 		DiskLog(&databases[i]);
 	}
-	flushed = on_standby = written;
+	flushed = on_standby[0] = on_standby[1] = written;
 }
 
 /* Log what is committed of a database. */
@@ -110,8 +110,8 @@ DiskLog(Database *database)
 }
 
 /* The disk of a database as of a position in the WAL. */
-static Disk
-disk_at(const Database *database, XLogRecPtr lsn)
+Disk
+DiskAt(const Database *database, XLogRecPtr lsn)
 {
 	const History *history = &histories[database - databases];
 	int			i = history->number - 1;
@@ -119,12 +119,6 @@ disk_at(const Database *database, XLogRecPtr lsn)
 	while (i > 0 && history->records[i].lsn > lsn)
 		i--;
 	return history->records[i].disk;
-}
-
-Disk
-DiskFlushed(const Database *database, bool by_standby)
-{
-	return disk_at(database, by_standby ? on_standby : flushed);
 }
 
 /* Lose what comes after a position in the WAL. */
@@ -135,20 +129,20 @@ DiskGoBack(XLogRecPtr lsn, bool promotion)
 	{
 		History    *history = &histories[i];
 
-		databases[i].disk = disk_at(&databases[i], lsn);
+		databases[i].disk = DiskAt(&databases[i], lsn);
 		while (history->number > 1 && history->records[history->number - 1].lsn > lsn)
 			history->number--;
 	}
 	flushed = written;
 	if (promotion)
-		on_standby = written;
+		on_standby[0] = on_standby[1] = written;
 }
 
 /* Forget records that nothing goes back to. */
 void
 DiskPrune(void)
 {
-	XLogRecPtr	oldest = Min(flushed, on_standby);
+	XLogRecPtr	oldest = Min(flushed, Min(on_standby[0], on_standby[1]));
 
 	for (int i = 0; i < plan.num_databases; i++)
 	{
@@ -177,14 +171,22 @@ XLogFlush(XLogRecPtr lsn)
 	flushed = Max(flushed, target);
 }
 
-/* Time has passed: the standby receives more, unless it is cut off. */
+/*
+ * Time has passed: standbys receive more, unless they are cut off.  What the one
+ * that is named has flushed counts, even if another one is named later.
+ */
 void
 DiskReplicate(void)
 {
-	if (on_standby < flushed && reference >= standby_returns_at)
-		on_standby += RandomOf(STREAM_WORLD, flushed - on_standby + 1);
-	if (WalSndCtl != NULL)
-		WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] = on_standby;
+	XLogRecPtr *confirmed = &WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH];
+
+	for (int i = 0; i < NUM_STANDBYS; i++)
+	{
+		if (on_standby[i] < flushed && reference >= standby_returns_at[i])
+			on_standby[i] += RandomOf(STREAM_WORLD, flushed - on_standby[i] + 1);
+		if (configured_standby == i + 1)
+			*confirmed = Max(*confirmed, on_standby[i]);
+	}
 }
 
 /*

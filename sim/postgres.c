@@ -30,15 +30,16 @@ MemoryContext TopMemoryContext;
 MemoryContext CurrentMemoryContext;
 sigjmp_buf *PG_exception_stack;
 char	   *GUC_check_errdetail_string;
-int			ParallelWorkerNumber = -1;
-bool		IsUnderPostmaster;
+bool		IsUnderPostmaster = true;
 Oid			MyDatabaseTableSpace = 1663;
 
 /* Of a process: in the section of the core's static variables, see core.ld. */
 #define OF_PROCESS	__attribute__((section("core_statics")))
 
 int			MyProcPid OF_PROCESS;
+int			ParallelWorkerNumber OF_PROCESS = -1;
 char	   *SyncRepStandbyNames OF_PROCESS;
+TimestampTz PgReloadTime OF_PROCESS;
 Oid			MyDatabaseId OF_PROCESS;
 struct Latch *MyLatch OF_PROCESS;
 ErrorContextCallback *error_context_stack OF_PROCESS;
@@ -63,6 +64,7 @@ PostgresReset(void)
 	memset(main_lwlocks, 0, sizeof(main_lwlocks));
 	MainLWLockArray = main_lwlocks;
 	WalSndCtl = &wal_senders;
+	memset(&wal_senders, 0, sizeof(wal_senders));
 	memory_exists = false;
 	/* recycled memory may hold anything */
 	memset(memory, 0xA5, MEMORY_SIZE);
@@ -498,12 +500,6 @@ void
 AtEOXact_GUC(bool is_commit, int level)
 {
 	me->num_guc_levels--;
-}
-
-void
-ProcessConfigFile(GucContext context)
-{
-	WorldLoadSettings();
 }
 
 /*

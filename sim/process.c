@@ -147,6 +147,7 @@ choose(void)
 		{
 			PassTime(wake_at - reference);
 			DiskReplicate();
+			WorldSignal();
 		}
 		else if (stalls != NULL)
 			stalls->stalls_until = step;
@@ -190,7 +191,10 @@ ProcessStep(void)
 	if (RandomOneInOf(STREAM_SCHEDULE, 8))
 		PassTime(RandomOf(STREAM_SCHEDULE, plan.step_us));
 	if (RandomOneInOf(STREAM_SCHEDULE, 64))
+	{
 		DiskReplicate();
+		WorldSignal();
+	}
 	if (!at_rest && WorldRest())
 		at_rest = true;
 	if (!at_rest && RandomOneInOf(STREAM_SCHEDULE, plan.fault_every))

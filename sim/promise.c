@@ -367,8 +367,8 @@ PromiseIds(int64 first, int64 last)
 {
 	Database   *database = &databases[me->database];
 	const Disk *disk = TransactionSees(database);
-	Disk		on_disk = DiskFlushed(database, false);
-	Disk		standby = DiskFlushed(database, true);
+	Disk		on_disk = DiskAt(database, flushed);
+	Disk		standby;
 	uint64		tick = LayoutGet(world_layout, FIELD_TIME, last);
 	int64		worker_id = LayoutGet(world_layout, FIELD_WORKER, last);
 	int			layout = world_layout - layouts;
@@ -400,7 +400,11 @@ PromiseIds(int64 first, int64 last)
 	has_bound = OidIsValid(disk->extension) && database->changer != me;
 	if (has_bound && on_disk.extension == disk->extension && last > largest_of(&on_disk))
 		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, largest_of(&on_disk));
-	if (has_bound && always_synchronous && standby.extension == disk->extension && last > largest_of(&standby))
+	if (configured_standby > 0)
+		standby = DiskAt(database, on_standby[configured_standby - 1]);
+	/* in a statement that began after it was named */
+	if (has_bound && configured_standby > 0 && me->configuration == configuration &&
+		standby.extension == disk->extension && last > largest_of(&standby))
 		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby));
 	if (is_quiet && first <= disk->found)
 		PromiseBroken("id " INT64_FORMAT " is not above the bound found at the start, " INT64_FORMAT, first, disk->found);

@@ -7,6 +7,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "postmaster/interrupt.h"
 
 #include "generator.h"
@@ -274,6 +275,13 @@ SessionRun(void)
 
 	MyProcPid = me->pid;
 	MyDatabaseId = database->oid;
+
+	/*
+	 * it lives for one statement of another process, and reads no
+	 * configuration
+	 */
+	if (plan.parallel && me->id % 2 > 0)
+		ParallelWorkerNumber = 0;
 	counts.sessions++;
 	if (!plan.preloaded)
 		SettingsDefine();
@@ -298,11 +306,8 @@ SessionRun(void)
 		QueryCancelPending = false;
 		ProcessStep();
 		InterruptsCheck();
-		if (me->configuration != configuration && (at_rest || RandomOneIn(2)))
-		{
-			ConfigReloadPending = false;
+		if (ConfigReloadPending && (at_rest || RandomOneIn(2)))
 			WorldLoadSettings();
-		}
 		if (me->is_lease_worker)
 		{
 			begin_call("lease");

@@ -246,6 +246,7 @@ extern void WorldFault(void);
 extern bool WorldRest(void);
 extern void WorldEnd(void);
 extern void WorldLoadSettings(void);
+extern void WorldSignal(void);
 extern Layout *world_layout;
 
 /* disk.c */

@@ -38,6 +38,7 @@ STUB(void, pre_format_elog_string, (int errnumber, const char *domain),)
 STUB(char *, format_elog_string, (const char *format,...), NULL)
 
 /* settings */
+STUB(const char *, GetConfigOption, (const char *name, bool missing_ok, bool restrict_privileged), CppAsString2(PG_VERSION_NUM))
 STUB(const char *, GetConfigOptionResetString, (const char *name), NULL)
 STUB(void, MarkGUCPrefixReserved, (const char *prefix),)
 STUB(int, set_config_option, (const char *name, const char *value, GucContext context, GucSource source, GucAction action, bool change, int elevel, bool is_reload), 1)
@@ -52,7 +53,6 @@ STUB(void, ConditionVariableInit, (ConditionVariable *variable),)
 /* transactions; all servers descend from one */
 STUB(void, RegisterXactCallback, (XactCallback callback, void *arg),)
 STUB(void, ForceSyncCommit, (void),)
-STUB(bool, IsInParallelMode, (void), false)
 STUB(bool, superuser, (void), true)
 STUB(uint64, GetSystemIdentifier, (void), 1)
 STUB(void, PreventCommandDuringRecovery, (const char *command),)

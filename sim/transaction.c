@@ -315,7 +315,7 @@ TransactionCommit(void)
 		transaction->levels[0].before = database->disk;
 		DiskLog(database);
 		XLogFlush(lsn = written);
-		while (configured_synchronous && on_standby < lsn)
+		while (configured_standby > 0 && on_standby[configured_standby - 1] < lsn)
 		{
 			ProcessStep();
 			ProcessSleep(10000, PROCESS_FLUSHES);

@@ -7,12 +7,12 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "common/controldata_utils.h"
 #include "postmaster/interrupt.h"
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 
-#include "generator.h"
 #include "lane.h"
 #include "memory.h"
 #include "settings.h"
@@ -26,12 +26,12 @@ int64		made_since_start;
 int			configured_ahead;
 int			configured_worker;
 int			configured_wait;
-bool		configured_synchronous;
+int			configured_standby;
 bool		always_synchronous;
 uint32		configuration;
 Layout		layouts[2];
 TransactionId next_xid;
-int64		standby_returns_at;
+int64		standby_returns_at[NUM_STANDBYS];
 Layout	   *world_layout;
 
 static TimeLineID timeline;
@@ -71,6 +71,8 @@ GetWALInsertionTimeLine(void)
 	return timeline;
 }
 
+static char *const standby_names[] = {"", "one", "two"};
+
 /* A process reads the configuration. */
 void
 WorldLoadSettings(void)
@@ -83,11 +85,15 @@ WorldLoadSettings(void)
 	setting_sequence_start = configured_start;
 	memcpy(&setting_layout, world_layout, sizeof(Layout));
 	setting_registry = plan.leased ? "host=registry" : "";
-	SyncRepStandbyNames = configured_synchronous ? "standby" : "";
+	SyncRepStandbyNames = standby_names[configured_standby];
 	settings_version++;
-	GeneratorCloseWindow();
 	if (me != NULL)
+	{
+		/* no two are at the same time, even where the clock stands still */
+		PgReloadTime++;
+		ConfigReloadPending = false;
 		me->configuration = configuration;
+	}
 }
 
 static int
@@ -202,18 +208,27 @@ crowd_slots(void)
 	}
 }
 
+/* The checkpointer reads the configuration. */
+static void
+note_standbys(void)
+{
+	WalSndCtl->sync_standbys_status = SYNC_STANDBY_INIT |
+		(configured_standby > 0 ? SYNC_STANDBY_DEFINED : 0);
+}
+
 /* Start it.  "by_crash": the postmaster has lived on. */
 static void
 start_server(bool by_crash)
 {
 	PostgresReset();
 	TransactionForgetAll();
-	WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] = on_standby;
 	run++;
 	made_since_start = 0;
 	if (!by_crash)
 		ProcessNewPostmaster();
 	process_shared_preload_libraries_in_progress = plan.preloaded;
+	if (plan.parallel)
+		note_standbys();
 	SettingsDefine();
 	WorldLoadSettings();
 	if (plan.preloaded)
@@ -237,27 +252,30 @@ start_server(bool by_crash)
 		WorldNewMark(database);
 		note_found(database);
 	}
-	if (!configured_synchronous)
+	if (configured_standby == 0)
 		always_synchronous = false;
-	else if (on_standby == written)
+	else if (on_standby[configured_standby - 1] == written)
 		always_synchronous = true;
 	PromiseNewServer(by_crash);
 	for (int i = 0; i < plan.num_processes; i++)
 		processes[i].state = PROCESS_FREE;
 }
 
-/* The server goes down, and comes up with the WAL up to a position. */
+/*
+ * The server goes down, and comes up with the WAL up to a position.  A promotion
+ * may lose ids.
+ */
 static void
-restart(XLogRecPtr lsn, bool promotion)
+restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 {
 	bool		by_crash = !promotion && RandomOneIn(2);
 
 	Say("%s with the WAL up to %llu of %llu", promotion ? "a standby is promoted" : by_crash ? "the server crashes" : "the server is restarted",
 		(unsigned long long) lsn, (unsigned long long) written);
 	DiskGoBack(lsn, promotion);
-	for (int i = 0; promotion && !always_synchronous && i < plan.num_databases; i++)
+	for (int i = 0; loses_ids && i < plan.num_databases; i++)
 		databases[i].advanced = databases[i].largest[0] = databases[i].largest[1] = 0;
-	has_lost_ids |= promotion && !always_synchronous;
+	has_lost_ids |= loses_ids;
 	if (promotion)
 		timeline++;
 	if (!by_crash)
@@ -384,23 +402,41 @@ reload(void)
 		case 3:
 			if (!plan.synchronous)
 				return;
-			configured_synchronous = !configured_synchronous;
+			configured_standby = RandomBelow(NUM_STANDBYS + 1);
 			always_synchronous = false;
-			Say("synchronous standbys are %s", configured_synchronous ? "named" : "no longer named");
+			Say("the synchronous standby is \"%s\"", standby_names[configured_standby]);
 			break;
 	}
 	WorldReload();
 }
 
-/* All processes are to read the configuration. */
+/* The configuration was changed: processes are about to learn of it. */
 void
 WorldReload(void)
 {
 	configuration++;
+	/* a parallel worker knows no more than it does */
+	if (plan.parallel)
+		note_standbys();
+}
+
+/*
+ * The checkpointer reads the configuration, and sessions are told to; each as
+ * late as may be.
+ */
+void
+WorldSignal(void)
+{
+	if (RandomOneInOf(STREAM_WORLD, 2))
+		note_standbys();
 	for (int i = 0; i < plan.num_processes; i++)
 	{
-		if (processes[i].state != PROCESS_FREE)
-			*(volatile sig_atomic_t *) ProcessStatic(&processes[i], &ConfigReloadPending) = true;
+		if (processes[i].state == PROCESS_FREE || processes[i].configuration == configuration ||
+			*(int *) ProcessStatic(&processes[i], &ParallelWorkerNumber) >= 0 ||
+			!RandomOneInOf(STREAM_WORLD, 2))
+			continue;
+		*(volatile sig_atomic_t *) ProcessStatic(&processes[i], &ConfigReloadPending) = true;
+		ProcessSetLatch(&processes[i]);
 	}
 }
 
@@ -436,7 +472,7 @@ copy_database(void)
 	memcpy(databases[to].largest, databases[from].largest, sizeof(databases[to].largest));
 	WorldNewMark(&databases[to]);
 	DiskLog(&databases[to]);
-	flushed = on_standby = written;
+	flushed = on_standby[0] = on_standby[1] = written;
 	Say("database %d is now a copy of database %d", to, from);
 }
 
@@ -451,6 +487,8 @@ WorldFault(void)
 	int			sum = 0;
 	int			kind = 0;
 	int			chosen;
+	int			standby = RandomBelow(NUM_STANDBYS);
+	bool		has_all = always_synchronous && configured_standby == standby + 1;
 
 	for (int i = 0; i < lengthof(kinds); i++)
 		sum += kinds[i];
@@ -462,7 +500,7 @@ WorldFault(void)
 	{
 		case 0:
 			counts.crashes++;
-			restart(RandomOneIn(4) ? flushed + RandomBelow(written - flushed + 1) : flushed, false);
+			restart(RandomOneIn(4) ? flushed + RandomBelow(written - flushed + 1) : flushed, false, false);
 			break;
 		case 1:
 
@@ -471,12 +509,12 @@ WorldFault(void)
 			 * over; and where the bits of a timeline come again, only if no
 			 * ids were lost before
 			 */
-			if ((has_other_layout && !always_synchronous) ||
+			if ((has_other_layout && !has_all) ||
 				(timeline >= LayoutLargest(world_layout, FIELD_TIMELINE) &&
-				 (has_lost_ids || !always_synchronous)))
+				 (has_lost_ids || !has_all)))
 				break;
 			counts.promotions++;
-			restart(on_standby, true);
+			restart(on_standby[standby], true, !has_all);
 			break;
 		case 2:
 			step_clock();
@@ -492,8 +530,8 @@ WorldFault(void)
 			copy_database();
 			break;
 		case 7:
-			standby_returns_at = reference + RandomSize(30 * USECS_PER_SEC);
-			Say("the standby is cut off");
+			standby_returns_at[standby] = reference + RandomSize(30 * USECS_PER_SEC);
+			Say("standby %d is cut off", standby + 1);
 			break;
 		case 8:
 			Say("nothing happens for a while");
@@ -519,7 +557,7 @@ WorldRest(void)
 	Say("faults have stopped");
 	clock_drift = 0;
 	glitch_ends_at = 0;
-	standby_returns_at = 0;
+	memset(standby_returns_at, 0, sizeof(standby_returns_at));
 	configured_ahead = 20000;
 	configured_wait = 5000;
 	configured_jump = configured_set_back = -1;
@@ -633,7 +671,7 @@ WorldBegin(void)
 		plan.layout_changes = 0;
 
 	max_wal_senders = plan.synchronous;
-	configured_synchronous = plan.synchronous;
+	configured_standby = plan.synchronous ? 1 : 0;
 	make_layouts();
 	world_layout = &layouts[0];
 	configured_start = RandomBelow(2);
@@ -650,10 +688,11 @@ WorldBegin(void)
 	timeline = 1;
 	next_xid = 800;
 	num_grants = 0;
+	memset(standby_returns_at, 0, sizeof(standby_returns_at));
 	memset(free_from, 0, sizeof(free_from));
 	reference = 1000000 + RandomBelow(1000000);
 	glitch_ends_at = drifted = 0;
-	wall_offset = clock_drift = registry_offset = standby_returns_at = offset_after_glitch = glitches = 0;
+	wall_offset = clock_drift = registry_offset = offset_after_glitch = glitches = 0;
 	offsets[0] = 0;
 	offsets[1] = RandomSize(10 * USECS_PER_SEC);
 	offsets[2] = PICK(20, 20, 40, 3600) * USECS_PER_SEC;

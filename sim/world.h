@@ -85,6 +85,8 @@ typedef struct Grant
 
 #define MAX_GRANTS	256
 
+#define NUM_STANDBYS	2
+
 extern Database databases[MAX_DATABASES_HERE];
 extern Grant grants[MAX_GRANTS];
 extern int	num_grants;
@@ -93,13 +95,13 @@ extern int64 made_since_start;	/* the largest id of all databases */
 extern int	configured_ahead;
 extern int	configured_worker;
 extern int	configured_wait;
-extern bool configured_synchronous;
-extern bool always_synchronous; /* since the standby had everything */
+extern int	configured_standby; /* that is synchronous, from 1 on; 0: none */
+extern bool always_synchronous; /* it is, since it had everything */
 extern uint32 configuration;
 extern bool has_other_layout;	/* than in the beginning */
 extern Layout layouts[2];		/* that are changed for each other */
 extern TransactionId next_xid;
-extern int64 standby_returns_at;
+extern int64 standby_returns_at[NUM_STANDBYS];
 
 /* world.c */
 extern void WorldLease(void);
@@ -110,11 +112,11 @@ extern bool WorldMustGiveIds(void);
 /* disk.c */
 extern XLogRecPtr written;
 extern XLogRecPtr flushed;
-extern XLogRecPtr on_standby;
+extern XLogRecPtr on_standby[NUM_STANDBYS];
 extern void DiskBegin(void);
 extern void DiskLog(Database *database);
 extern void DiskWritten(Database *database);
-extern Disk DiskFlushed(const Database *database, bool by_standby);
+extern Disk DiskAt(const Database *database, XLogRecPtr lsn);
 extern void DiskGoBack(XLogRecPtr lsn, bool promotion);
 extern void DiskPrune(void);
 

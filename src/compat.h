@@ -13,6 +13,7 @@
 
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "replication/walsender_private.h"
 #include "storage/lwlock.h"
 #if PG_VERSION_NUM >= 160000
 #include "storage/relfilelocator.h"
@@ -57,6 +58,30 @@
 #if PG_VERSION_NUM < 160000
 #define guc_malloc(elevel, size) malloc(size)
 #endif
+
+/*
+ * Whether synchronous standbys are named, as the checkpointer knows it.  From
+ * 15.13, 16.9 and 17.5 on, a second bit tells, and the byte has another name.
+ * The server may be of another minor release than its headers were.
+ */
+#if PG_VERSION_NUM >= 170005 || \
+	(PG_VERSION_NUM >= 160009 && PG_VERSION_NUM < 170000) || \
+	(PG_VERSION_NUM >= 150013 && PG_VERSION_NUM < 160000)
+#define sync_standbys_defined sync_standbys_status
+#endif
+
+static inline bool
+compat_standbys_are_named(void)
+{
+	static int	version = 0;
+	bits8		status = *(volatile bits8 *) &WalSndCtl->sync_standbys_defined;
+
+	if (version == 0)
+		version = atoi(GetConfigOption("server_version_num", false, false));
+	if (version % 10000 >= (version >= 170000 ? 5 : version >= 160000 ? 9 : 13) || version >= 180000)
+		status >>= 1;
+	return (status & 1) != 0;
+}
 
 /* 16 gave DecodeDateTime() an argument for error details. */
 #if PG_VERSION_NUM >= 160000

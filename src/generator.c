@@ -40,8 +40,8 @@
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids, and while nobody
- * moves the limit.  Until then, an id costs a look at the clock, a few
- * comparisons and a compare-and-swap.  A reload closes the window.
+ * moves the limit or reloads the configuration.  Until then, an id costs a look
+ * at the clock, a few comparisons and a compare-and-swap.
  *
  * Why no id is made twice: while a server runs, two of its ids differ in
  * lane, tick or sequence (invariant 1 in lane.c).  Across a start they differ
@@ -103,6 +103,7 @@ static struct
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
 	uint64		limit;			/* of the database, when it was opened */
+	TimestampTz reloaded_at;	/* by this session, likewise */
 	int64		id_bits;		/* server bits and lane, in place */
 }			window;
 
@@ -230,6 +231,8 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 					  Max(config.worker.lease_start, config.next_tick));
 	range->end = Min(Min(range->limit, range->lease_end),
 					 (uint64) layout->last_tick + 1);
+	if (!LimitIsCovered(range->limit))
+		range->end = 0;
 }
 
 /* Report a mark that leaves no tick to the layout. */
@@ -411,7 +414,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 	FoundMark	found;
 	bool		tried = false;
 
-	GeneratorCloseWindow();
+	window.clock_length = 0;
 	StatsFoldNowAndThen(now);
 
 	/* after anything that takes time, look at everything again */
@@ -452,6 +455,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 	}
 
 	window.limit = range.limit;
+	window.reloaded_at = PgReloadTime;
 	window.lane.version = config.worker.version;
 	window.lane.word = &shared->lanes[lane].word;
 	window.lane.first = window.lane.initial = tick << config.layout.bits[FIELD_SEQUENCE];
@@ -506,13 +510,6 @@ generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
 	}
 }
 
-/* Look at everything again before the next id. */
-void
-GeneratorCloseWindow(void)
-{
-	window.clock_length = 0;
-}
-
 /* Make an id.  The tag, if the layout has one, is shifted into its place. */
 int64
 GeneratorNext(int64 tag_bits)
@@ -523,6 +520,7 @@ GeneratorNext(int64 tag_bits)
 	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
 		likely(window.limit == pg_atomic_read_u64(&my_slot->limit)) &&
+		likely(window.reloaded_at == PgReloadTime) &&
 		likely(generator_take(1, tag_bits) > 0))
 		return last_id;
 
@@ -577,7 +575,7 @@ GeneratorReserve(int count, int64 *first, int64 *last, CallWaits *waits)
 	int			taken = generator_take_slowly(GetCurrentTimestamp(), count, true, 0, waits);
 
 	/* the next single id is to begin at a random sequence */
-	GeneratorCloseWindow();
+	window.clock_length = 0;
 	*last = last_id;
 	*first = last_id - taken + 1;
 	return taken;

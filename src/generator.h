@@ -17,7 +17,6 @@ extern int	GeneratorReserve(int count, int64 *first, int64 *last,
 							 CallWaits *waits);
 extern bool GeneratorLast(int64 *id);
 extern void GeneratorForgetLast(void);
-extern void GeneratorCloseWindow(void);
 extern const Worker *GeneratorWorker(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

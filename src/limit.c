@@ -9,7 +9,8 @@
  *
  *		Invariant 4.  No id is in a tick at the limit or later.  The mark
  *		covers all ids before the limit, and was flushed before the limit was
- *		moved there.
+ *		moved there; for statements that begin after synchronous standbys were
+ *		named, by these as well.
  *
  *		Invariant 5.  No window is opened in a tick below the floor, and none
  *		is used under another limit than that it was opened under.  So ids are
@@ -42,6 +43,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
@@ -57,6 +59,9 @@
 #define RESERVATION		(2 * USECS_PER_SEC)
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
+
+/* the last limit that this parallel worker has moved to */
+static uint64 limit_of_worker = 0;
 
 /* The bound to write for a limit at this tick: the largest id before it. */
 int64
@@ -101,6 +106,21 @@ uint64
 LimitFloor(const Layout *layout, uint64 limit)
 {
 	return limit == 0 ? 0 : limit - 1 - LimitReservation(layout);
+}
+
+/*
+ * Whether the synchronous standbys, if any are named, have flushed the mark for a
+ * limit that was read just now.
+ */
+bool
+LimitIsCovered(uint64 limit)
+{
+	uint64		standbys = MarkStandbys();
+
+	/* pairs with limit_raise() */
+	pg_read_barrier();
+	return standbys == 0 || (IsParallelWorker() && limit == limit_of_worker) ||
+		pg_atomic_read_u64(&my_slot->standbys) == standbys;
 }
 
 /* Whether it is time to move the limit. */
@@ -278,7 +298,6 @@ report_other_system(uint64 system, bool leased)
 /* What there is to say about a move, once nothing is locked. */
 typedef struct MoveReport
 {
-	bool		interrupted;	/* see MarkFlush() */
 	bool		damaged;
 	bool		was_lowered;	/* SQL had set the mark below the guard */
 	uint64		other_system;	/* the server that the mark comes from, or 0 */
@@ -295,7 +314,26 @@ limit_is_due(const Layout *layout, uint64 tick, LimitReason reason,
 		return tick > LimitFloor(layout, limit);
 	if (tick > ids_tick + LimitAhead(layout))
 		return false;
-	return reason == LIMIT_REACHED ? tick >= limit : LimitHalfUsed(layout, tick);
+	return reason == LIMIT_REACHED ? tick >= limit || !LimitIsCovered(limit) : LimitHalfUsed(layout, tick);
+}
+
+/* Raise the limit, now that everybody who has to has flushed the mark for it. */
+static void
+limit_raise(uint64 limit)
+{
+	/* a parallel worker cannot tell for others which standbys are named now */
+	uint64		standbys = IsParallelWorker() ? 0 : MarkStandbys();
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	if (pg_atomic_read_u64(&my_slot->limit) <= limit)
+	{
+		/* who sees the limit must not see standbys of an earlier one */
+		pg_atomic_write_u64(&my_slot->standbys, standbys);
+		pg_write_barrier();
+		pg_atomic_write_u64(&my_slot->limit, limit);
+	}
+	LWLockRelease(&shared->lock);
+	limit_of_worker = limit;
 }
 
 /*
@@ -358,17 +396,13 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	begin = ClockReference();
 	lsn = MarkWritePages(mark);
 
-	/* if this is interrupted, the limit stays */
-	report->interrupted = !MarkFlush(lsn);
-	if (report->interrupted)
+	/* if this is canceled, the limit stays */
+	if (!MarkFlush(lsn))
 		return LIMIT_LOOK_AGAIN;
 	StatsAdd(STATS_MARK_EXTENSIONS, 1);
 	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
 
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (pg_atomic_read_u64(&my_slot->limit) < limit)
-		pg_atomic_write_u64(&my_slot->limit, limit);
-	LWLockRelease(&shared->lock);
+	limit_raise(limit);
 	return LIMIT_LOOK_AGAIN;
 }
 
@@ -406,7 +440,5 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick,
 				 errdetail("It has been corrected.")));
 	if (report.other_system != 0)
 		report_other_system(report.other_system, worker->leased);
-	if (report.interrupted)
-		(void) MarkNoticeReload();
 	return result;
 }

@@ -50,6 +50,7 @@ typedef struct FoundMark
 extern TimestampTz LimitIds(const Layout *layout, uint64 lease_end,
 							TimestampTz believed);
 extern uint64 LimitFloor(const Layout *layout, uint64 limit);
+extern bool LimitIsCovered(uint64 limit);
 extern bool LimitHalfUsed(const Layout *layout, uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
 							 uint64 tick, LimitReason reason,

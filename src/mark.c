@@ -57,6 +57,7 @@
 #include "access/genam.h"
 #include "access/generic_xlog.h"
 #include "access/htup_details.h"
+#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -66,6 +67,7 @@
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "commands/sequence.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "replication/syncrep.h"
@@ -490,18 +492,32 @@ MarkWritePages(Mark *mark)
 	return lsn;
 }
 
-/* Whether synchronous standbys have yet to flush the WAL up to a position. */
+/*
+ * The synchronous standbys, as a hash of the setting that names them.  0 if there
+ * are none, or if the setting has changed since this process has read it; a
+ * parallel worker, which is not told, cannot know more than whether there are any.
+ */
+uint64
+MarkStandbys(void)
+{
+	if (max_wal_senders == 0 || !IsUnderPostmaster || SyncRepStandbyNames[0] == '\0' ||
+		(IsParallelWorker() ? !compat_standbys_are_named() : ConfigReloadPending))
+		return 0;
+	return hash_bytes_extended((unsigned char *) SyncRepStandbyNames,
+							   strlen(SyncRepStandbyNames), 0) | 1;
+}
+
+/*
+ * Whether synchronous standbys have yet to flush the WAL up to a position.  When
+ * the setting has changed, the checkpointer may know of that before we do, or we
+ * before it.
+ */
 static bool
-standbys_are_behind(XLogRecPtr lsn)
+mark_standbys_are_behind(XLogRecPtr lsn)
 {
 	bool		behind;
 
-	/*
-	 * Test the setting, not the flag that the checkpointer derives from it in
-	 * shared memory: minor releases have changed what that flag means.
-	 */
-	if (max_wal_senders == 0 ||
-		SyncRepStandbyNames == NULL || SyncRepStandbyNames[0] == '\0')
+	if (MarkStandbys() == 0 && (max_wal_senders == 0 || !compat_standbys_are_named()))
 		return false;
 	LWLockAcquire(SyncRepLock, LW_SHARED);
 	behind = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] < lsn;
@@ -513,8 +529,7 @@ standbys_are_behind(XLogRecPtr lsn)
  * Flush the WAL up to a position, and wait until synchronous standbys have
  * flushed it, too.  Not in SyncRepWaitForLSN(), as commits do: it obeys the
  * session's synchronous_commit, and hides that the wait was canceled.  False if
- * something else has to be done first: throw the error of a cancel, or
- * MarkNoticeReload().  The caller must close the mark before that.
+ * it was: the caller must close the mark before the error is thrown.
  */
 bool
 MarkFlush(XLogRecPtr lsn)
@@ -523,10 +538,9 @@ MarkFlush(XLogRecPtr lsn)
 		return true;
 	XLogFlush(lsn);
 
-	while (standbys_are_behind(lsn))
+	while (mark_standbys_are_behind(lsn))
 	{
-		if (QueryCancelPending || ProcDiePending || TransactionTimeoutPending ||
-			(ConfigReloadPending && !IsInParallelMode()))
+		if (QueryCancelPending || ProcDiePending || TransactionTimeoutPending)
 			return false;
 		(void) WaitLatch(MyLatch,
 						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
@@ -536,22 +550,6 @@ MarkFlush(XLogRecPtr lsn)
 		if (ProcSignalBarrierPending)
 			ProcessProcSignalBarrier();
 	}
-	return true;
-}
-
-/*
- * Read the configuration, if it has changed, and return whether.  Otherwise a
- * statement would wait forever after synchronous_standby_names was emptied.
- * Within a statement this is sound, as functions can change settings by SET, but
- * not in a parallel query, whose workers must agree: its wait has to be canceled.
- */
-bool
-MarkNoticeReload(void)
-{
-	if (!ConfigReloadPending || IsInParallelMode())
-		return false;
-	ConfigReloadPending = false;
-	ProcessConfigFile(PGC_SIGHUP);
 	return true;
 }
 

@@ -73,6 +73,6 @@ extern Guard MarkCurrentGuard(void);
 pg_noreturn extern void MarkThrowLocked(void);
 pg_noreturn extern void MarkThrowDamaged(void);
 extern bool MarkFlush(XLogRecPtr lsn);
-extern bool MarkNoticeReload(void);
+extern uint64 MarkStandbys(void);
 
 #endif							/* SNOWFLAKE_MARK_H */

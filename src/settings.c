@@ -36,7 +36,6 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "generator.h"
 #include "registry.h"
 #include "settings.h"
 #include "shared.h"
@@ -117,7 +116,6 @@ static void
 settings_changed(void)
 {
 	settings_version++;
-	GeneratorCloseWindow();
 }
 
 static void

@@ -42,7 +42,7 @@
 #endif
 #define SHMEM_MAGIC		0x534e4f57	/* "SNOW" */
 #ifndef SHMEM_VERSION
-#define SHMEM_VERSION	4
+#define SHMEM_VERSION	5
 #endif
 
 StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,
@@ -76,7 +76,10 @@ initialize(SHMEM_INIT_ARGS)
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->version, 0);
 	for (int i = 0; i < MAX_DATABASES; i++)
+	{
 		pg_atomic_init_u64(&state->slots[i].limit, 0);
+		pg_atomic_init_u64(&state->slots[i].standbys, 0);
+	}
 	for (int i = 0; i < MAX_LANES; i++)
 		pg_atomic_init_u64(&state->lanes[i].word, 0);
 }

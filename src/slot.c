@@ -27,6 +27,7 @@ static void
 slot_clear(DatabaseSlot *slot)
 {
 	pg_atomic_write_u64(&slot->limit, 0);
+	pg_atomic_write_u64(&slot->standbys, 0);
 	slot->reserved = 0;
 }
 

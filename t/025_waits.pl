@@ -85,15 +85,45 @@ sub rows_to_stall
 	return $fit - 4;
 }
 
-# The mark waits for a synchronous standby even if the session itself does not.  If the
-# wait is canceled, no ids are made.
-my $node = new_server('standby', %replicates, log_lock_waits => 'on', 'snowflake.max_wait' => 0);
-sql($node, 'SELECT snowflake_nextval()');
+# Statements that begin after synchronous standbys are named, or others, make no ids that
+# those do not have, even of a tick of which there are some left.
+my $node = new_server(
+	'standby', %replicates,
+	log_lock_waits => 'on',
+	'snowflake.max_wait' => 0,
+	'snowflake.layout' => 'time:32 worker:5 sequence:10 lane:3 tick:1s');
+my @sessions = map { [ open_session($node) ] } 1 .. 6;
+my $soon = "SET statement_timeout = '300ms'; SELECT snowflake_nextval()";
+
+sub make_no_ids
+{
+	my ($name) = @_;
+	my $before = sql($node, 'SELECT ids FROM snowflake_stat()');
+
+	sql_fails($node, $soon, '57014', "$name: no ids in a new session");
+	$sessions[0]->[0]->query("$soon;");
+	like(take_errors($sessions[0]->[0]), qr/due to statement timeout/, "$name: nor in one that was there");
+	sql_is($node, 'SELECT ids FROM snowflake_stat()', $before, "$name: none at all");
+	return;
+}
+$sessions[0]->[0]->query_safe('SELECT snowflake_nextval()');
+set_and_reload($node, "synchronous_standby_names = 'one'");
+make_no_ids('a standby is named');
+my $standby = IPC::Run::start(
+	[
+		'pg_receivewal', '--synchronous', '--directory', $node->backup_dir,
+		'--dbname', $node->connstr('postgres') . ' application_name=one'
+	]);
+sql_succeeds($node, 'SELECT snowflake_nextval()', 'there are ids once it is there');
+$sessions[0]->[0]->query_safe('RESET statement_timeout; SELECT snowflake_nextval()');
+set_and_reload($node, "synchronous_standby_names = 'two'");
+make_no_ids('another standby is named');
+$sessions[0]->[0]->query_safe('RESET statement_timeout');
+$standby->kill_kill(grace => 0);
 set_and_reload($node, "synchronous_standby_names = 'nobody'");
 
-# until the reservation is used up
-sleep 2.5;
-my @sessions = map { [ open_session($node) ] } 1 .. 6;
+# The mark waits for a synchronous standby even if the session itself does not.  If the
+# wait is canceled, no ids are made.
 foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
 {
 	my ($session, $pid) = @{ $sessions[0] };
