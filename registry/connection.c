@@ -3,25 +3,19 @@
  * connection.c
  *	  The lease worker's connection to the registry.
  *
- * Nothing here waits for long, keeps other hosts from being tried, or keeps the
- * server from being stopped, because libpq looks up the hosts in the setting
- * only in a thread.  (It looks up those of a service file in this process.)
+ * Only one thing here waits for long: libpq looks up the name of a host for as
+ * long as the resolver takes, and no signal ends that.  Meanwhile the lease goes
+ * on, but a server that is being stopped waits.  Addresses need no look-up.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
-#include <pthread.h>
-
 #include "fmgr.h"
 #include "miscadmin.h"
-#include "port/atomics.h"
-#include "portability/instr_time.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
-#include "utils/memutils.h"
 
-#include "compat.h"
 #include "connection.h"
 
 /*
@@ -31,8 +25,6 @@
 #define ANSWER_TIMEOUT		5000
 /* The same once the server is being stopped. */
 #define SHUTDOWN_TIMEOUT	1000
-/* How often to look whether PQconnectStart() has returned, in ms. */
-#define ATTEMPT_POLL		10
 
 extern PGDLLEXPORT char *SnowflakeCheckConnectionString(const char *text);
 
@@ -60,6 +52,17 @@ ConnectionClose(void)
 {
 	PQfinish(connection);
 	connection = NULL;
+}
+
+/* The time in ms since an instant. */
+long
+ConnectionElapsed(instr_time start)
+{
+	instr_time	elapsed;
+
+	INSTR_TIME_SET_CURRENT(elapsed);
+	INSTR_TIME_SUBTRACT(elapsed, start);
+	return (long) INSTR_TIME_GET_MILLISEC(elapsed);
 }
 
 /* Give up the connection, and log why. */
@@ -94,17 +97,6 @@ receive_notice(void *arg, const PGresult *result)
 		gave_up_standbys = true;
 }
 
-/* Sleep for "delay" ms, or until a signal arrives. */
-void
-ConnectionSleep(long delay)
-{
-	(void) WaitLatch(MyLatch,
-					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 delay, compat_wait_event("SnowflakeRegistry"));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-}
-
 /*
  * How many ms are left of those for a connection or an answer; "start" is when
  * we began to wait.
@@ -112,12 +104,9 @@ ConnectionSleep(long delay)
 static long
 time_left(instr_time start)
 {
-	instr_time	elapsed;
 	long		timeout = *snowflake->registry_lease / RENEWALS;
 
-	INSTR_TIME_SET_CURRENT(elapsed);
-	INSTR_TIME_SUBTRACT(elapsed, start);
-	timeout = Min(ANSWER_TIMEOUT, timeout) - (long) INSTR_TIME_GET_MILLISEC(elapsed);
+	timeout = Min(ANSWER_TIMEOUT, timeout) - ConnectionElapsed(start);
 	return ShutdownRequestPending ? Min(timeout, SHUTDOWN_TIMEOUT) : timeout;
 }
 
@@ -128,21 +117,22 @@ time_left(instr_time start)
 static bool
 wait_for_socket(int event, instr_time start)
 {
-	long		left = time_left(start);
-	int			occurred;
+	int			occurred = 0;
 
-	if (left <= 0)
-		return false;
-
-	occurred = WaitLatchOrSocket(MyLatch,
-								 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event,
-								 PQsocket(connection), left, compat_wait_event("SnowflakeRegistry"));
-	if (occurred & WL_LATCH_SET)
+	while (!(occurred & event))
 	{
-		ResetLatch(MyLatch);
+		long		left = time_left(start);
+
+		if (left <= 0)
+			return false;
+		occurred = WaitLatchOrSocket(MyLatch,
+									 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event,
+									 PQsocket(connection), left, PG_WAIT_EXTENSION);
+		if (occurred & WL_LATCH_SET)
+			ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 	}
-	return !(occurred & WL_TIMEOUT);
+	return true;
 }
 
 /* One element of a comma-separated list, and the number of its elements. */
@@ -158,132 +148,21 @@ list_element(const char *list, int number, int *length)
 }
 
 /*
- * We start a connection in a thread: libpq looks up the name of the host for
- * as long as the resolver takes, and no signal ends that.  If it takes too
- * long, we go on to the next host, and free the attempt once the thread has
- * ended.  The thread calls no function of the server, and handles no signals.
- */
-typedef struct Attempt
-{
-	struct Attempt *next;
-	MemoryContext context;		/* of all of it */
-	int			host;			/* index in the setting */
-	char	   *keywords[6];
-	char	   *values[6];
-	int			number;			/* of keywords; NULL follows */
-	pthread_t	thread;
-	PGconn	   *connection;
-	pg_atomic_uint32 ended;
-} Attempt;
-
-/* Attempts that took too long. */
-static Attempt *hanging = NULL;
-
-static void
-add_keyword(Attempt *attempt, const char *keyword, const char *value)
-{
-	attempt->keywords[attempt->number] = MemoryContextStrdup(attempt->context, keyword);
-	attempt->values[attempt->number++] = MemoryContextStrdup(attempt->context, value);
-}
-
-/* End an attempt whose thread has ended.  Returns its connection. */
-static PGconn *
-end_attempt(Attempt *attempt)
-{
-	PGconn	   *made;
-
-	pthread_join(attempt->thread, NULL);
-	made = attempt->connection;
-	MemoryContextDelete(attempt->context);
-	return made;
-}
-
-/* Free attempts that have ended, and tell whether one for a host has not. */
-static bool
-host_hangs(int host)
-{
-	bool		hangs = false;
-
-	for (Attempt **link = &hanging; *link != NULL;)
-	{
-		Attempt    *attempt = *link;
-
-		if (pg_atomic_read_u32(&attempt->ended) != 0)
-		{
-			*link = attempt->next;
-			PQfinish(end_attempt(attempt));
-			continue;
-		}
-		hangs |= attempt->host == host;
-		link = &attempt->next;
-	}
-	return hangs;
-}
-
-static void *
-run_attempt(void *arg)
-{
-	Attempt    *attempt = (Attempt *) arg;
-
-	attempt->connection = PQconnectStartParams((const char *const *) attempt->keywords,
-											   (const char *const *) attempt->values, true);
-	pg_atomic_fetch_add_u32(&attempt->ended, 1);
-	return NULL;
-}
-
-/* Returns NULL if the attempt takes too long, or the worker has to end. */
-static PGconn *
-make_attempt(Attempt *attempt, instr_time start)
-{
-	sigset_t	all_signals;
-	sigset_t	old_signals;
-	int			error;
-
-	pg_atomic_init_u32(&attempt->ended, 0);
-	sigfillset(&all_signals);
-	pthread_sigmask(SIG_SETMASK, &all_signals, &old_signals);
-	error = pthread_create(&attempt->thread, NULL, run_attempt, attempt);
-	pthread_sigmask(SIG_SETMASK, &old_signals, NULL);
-	if (error != 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_INSUFFICIENT_RESOURCES),
-				 errmsg("could not start a thread: %s", strerror(error))));
-
-	while (pg_atomic_read_u32(&attempt->ended) == 0)
-	{
-		if (ShutdownRequestPending || time_left(start) <= 0)
-		{
-			attempt->next = hanging;
-			hanging = attempt;
-			return NULL;
-		}
-		ConnectionSleep(ATTEMPT_POLL);
-	}
-	return end_attempt(attempt);
-}
-
-/*
  * Begin to connect to the next host in the setting, and to no other one.  Each
  * attempt has a time limit; if libpq tried all hosts in one, a host that hangs
  * would use it up.
  */
 static PGconn *
-start_connection(instr_time start)
+start_connection(void)
 {
-	int			num_hosts = 1;
-	int			host = next_host;
-	PQconninfoOption *options;
-	MemoryContext context;
-	Attempt    *attempt;
-
-	context = AllocSetContextCreate(TopMemoryContext, "snowflake connection", ALLOCSET_SMALL_SIZES);
-	attempt = MemoryContextAllocZero(context, sizeof(Attempt));
-	attempt->context = context;
-	attempt->host = host;
-	add_keyword(attempt, "fallback_application_name", "snowflake");
 	/* libpq expands a connection string in the place of a database's name */
-	add_keyword(attempt, "dbname", *snowflake->registry);
-	options = PQconninfoParse(*snowflake->registry, NULL);
+	const char *keywords[6] = {"fallback_application_name", "dbname"};
+	const char *values[6] = {"snowflake", *snowflake->registry};
+	int			number = 2;
+	int			num_hosts = 1;
+	PQconninfoOption *options = PQconninfoParse(*snowflake->registry, NULL);
+	PGconn	   *started;
+
 	for (PQconninfoOption *option = options; option != NULL && option->keyword != NULL; option++)
 	{
 		int			length;
@@ -294,18 +173,14 @@ start_connection(instr_time start)
 			 strcmp(option->keyword, "port") != 0))
 			continue;
 		/* later keywords take precedence */
-		add_keyword(attempt, option->keyword, list_element(option->val, host, &length));
+		keywords[number] = option->keyword;
+		values[number++] = list_element(option->val, next_host, &length);
 		num_hosts = Max(num_hosts, length);
 	}
+	started = PQconnectStartParams(keywords, values, true);
 	PQconninfoFree(options);
-	next_host = (host + 1) % num_hosts;
-	/* at most one thread for each host */
-	if (host_hangs(host))
-	{
-		MemoryContextDelete(attempt->context);
-		return NULL;
-	}
-	return make_attempt(attempt, start);
+	next_host = (next_host + 1) % num_hosts;
+	return started;
 }
 
 static bool
@@ -314,13 +189,8 @@ connect_to_registry(void)
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 	instr_time	start;
 
+	connection = start_connection();
 	INSTR_TIME_SET_CURRENT(start);
-	connection = start_connection(start);
-	if (connection == NULL)
-	{
-		fail_host("lookup of the host name timed out");
-		return false;
-	}
 	PQsetNoticeReceiver(connection, receive_notice, NULL);
 	if (PQstatus(connection) == CONNECTION_BAD)
 		status = PGRES_POLLING_FAILED;

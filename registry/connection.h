@@ -9,6 +9,7 @@
 #define SNOWFLAKE_CONNECTION_H
 
 #include "libpq-fe.h"
+#include "portability/instr_time.h"
 
 #include "registry.h"
 
@@ -20,7 +21,7 @@ extern bool ConnectionIsOpen(void);
 extern void ConnectionClose(void);
 extern PGresult *ConnectionQuery(const char *sql, int num_values,
 								 const char *const *values);
-extern void ConnectionSleep(long delay);
+extern long ConnectionElapsed(instr_time start);
 
 /* in snowflake_lease.c: the main library, and how a failure is logged */
 extern const SnowflakeInterface *snowflake;

@@ -288,6 +288,39 @@ release(void)
 	ConnectionClose();
 }
 
+/*
+ * Wait for "delay" ms, or until a doubt about the clock has ended, which others
+ * may be too idle to notice.  A session that waits for a lease wakes us, but not
+ * after a failure, nor at once.
+ */
+static void
+wait_for_next_attempt(long delay, bool failed)
+{
+	instr_time	start;
+	long		elapsed = 0;
+	bool		doubts = false;
+
+	INSTR_TIME_SET_CURRENT(start);
+	while (!ShutdownRequestPending && !ConfigReloadPending && elapsed < delay)
+	{
+		bool		doubted = doubts;
+		int			occurred;
+
+		doubts = snowflake->read_clock().doubt > 0;
+		if (doubted && !doubts)
+			break;
+		occurred = WaitLatch(MyLatch,
+							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+							 doubts ? Min(CLOCK_WATCH, delay - elapsed) : delay - elapsed,
+							 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		elapsed = ConnectionElapsed(start);
+		if ((occurred & WL_LATCH_SET) && !failed && elapsed >= FIRST_BACKOFF)
+			break;
+	}
+}
+
 void
 SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 {
@@ -301,8 +334,6 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 	/* ignore SIGINT: a cancel would lose the lease */
 	pqsignal(SIGINT, PG_SIG_IGN);
 	BackgroundWorkerUnblockSignals();
-	/* we need no database, but this makes us visible in pg_stat_activity */
-	BackgroundWorkerInitializeConnection(NULL, NULL, 0);
 
 	instance = MemoryContextStrdup(TopMemoryContext,
 								   DatumGetCString(DirectFunctionCall1(uuid_out,
@@ -314,6 +345,7 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 	while (!ShutdownRequestPending)
 	{
 		long		delay;
+		bool		failed;
 
 		MemoryContextReset(context);
 		if (ConfigReloadPending)
@@ -322,30 +354,21 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 			ProcessConfigFile(PGC_SIGHUP);
 		}
 
-		if (keep_lease())
-		{
-			delay = *snowflake->registry_lease / RENEWALS;
-			backoff = FIRST_BACKOFF;
-		}
-		else
+		failed = !keep_lease();
+		if (failed)
 		{
 			delay = backoff;
 			backoff = Min(2 * backoff, LAST_BACKOFF);
 			backoff = Min(backoff, *snowflake->registry_lease / RENEWALS);
 		}
+		else
+		{
+			delay = *snowflake->registry_lease / RENEWALS;
+			backoff = FIRST_BACKOFF;
+		}
 		/* spread the load of servers that were started, or failed, together */
 		delay -= pg_prng_uint64(&pg_global_prng_state) % (delay / 4);
-
-		/* others may be idle: end a doubt about the clock, and renew after it */
-		while (!ShutdownRequestPending && delay > CLOCK_WATCH &&
-			   snowflake->read_clock().doubt > 0)
-		{
-			ConnectionSleep(CLOCK_WATCH);
-			delay = snowflake->read_clock().doubt > 0 ? delay - CLOCK_WATCH : 0;
-		}
-		/* a signal that came meanwhile has reset the latch already */
-		if (!ShutdownRequestPending && delay > 0)
-			ConnectionSleep(delay);
+		wait_for_next_attempt(delay, failed);
 	}
 
 	release();

@@ -45,6 +45,7 @@ STUB(int, set_config_option, (const char *name, const char *value, GucContext co
 
 /* processes, and shared memory */
 STUB(void *, load_external_function, (const char *file, const char *function, bool signal, void **handle), NULL)
+STUB(void, SetLatch, (struct Latch *latch),)
 STUB(void, RequestAddinShmemSpace, (Size size),)
 STUB(int, LWLockNewTrancheId, (void), LWTRANCHE_FIRST_USER_DEFINED)
 STUB(void, LWLockRegisterTranche, (int tranche, const char *name),)

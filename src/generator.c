@@ -23,7 +23,8 @@
  *								the floor of the database		limit.c
  *								the start of the worker's lease	worker.c
  *								the session's next tick, if its worker changed
- *		end		the earliest of	the limit of the database		limit.c
+ *		end		the earliest of	the limit of the database, if
+ *								standbys have the mark for it	limit.c
  *								the end of the worker's lease	worker.c
  *								the end of the layout
  *
@@ -136,6 +137,7 @@ generator_announce(const Layout *layout, const Worker *worker)
 static void
 generator_wait_for_lease(const Worker *worker, CallWaits *waits)
 {
+	WorkerAskForLease();
 	if (ClockKeepWaiting(0, WAIT_LEASE, 0, waits))
 		return;
 

@@ -33,7 +33,8 @@ RegistryInit(void)
 		return;
 
 	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION;
+	/* no database: nobody's DROP DATABASE waits while we look up a host */
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
 	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
 	worker.bgw_restart_time = 1;
 	strlcpy(worker.bgw_library_name, "snowflake", BGW_MAXLEN);
@@ -61,5 +62,6 @@ SnowflakeLeaseWorkerMain(Datum main_arg)
 	LeaseWorkerFunction run = (LeaseWorkerFunction)
 	load_external_function(LEASE_LIBRARY, "SnowflakeLeaseWorker", true, NULL);
 
+	WorkerSetLatch(MyLatch);
 	run(&interface);
 }

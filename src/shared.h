@@ -90,6 +90,7 @@ typedef struct WorkerLease
 	uint64		start;			/* its ids are in ticks from here */
 	pg_atomic_uint64 end;		/* and before this one */
 	LeaseState	state;
+	struct Latch *latch;		/* of the lease worker, once it was started */
 } WorkerLease;
 
 typedef struct SharedState

@@ -22,6 +22,7 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
+#include "storage/latch.h"
 #include "utils/timestamp.h"
 
 #include "lane.h"
@@ -136,6 +137,28 @@ first_tick_from(const Layout *layout, TimestampTz instant)
 	if (!LayoutTimeToTick(layout, instant - 1, &tick))
 		return (uint64) layout->last_tick + 1;
 	return tick + 1;
+}
+
+/* Wake the lease worker.  If it has ended, another process may wake up. */
+void
+WorkerAskForLease(void)
+{
+	struct Latch *latch;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	latch = shared->lease.latch;
+	LWLockRelease(&shared->lock);
+	if (latch != NULL)
+		SetLatch(latch);
+}
+
+/* Where the lease worker can be woken. */
+void
+WorkerSetLatch(struct Latch *latch)
+{
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	shared->lease.latch = latch;
+	LWLockRelease(&shared->lock);
 }
 
 /* Use a worker id for ids whose time is from one instant to before another. */

@@ -35,7 +35,10 @@ extern void WorkerPutBits(Worker *worker, const Layout *layout);
 extern const char *WorkerUnfit(const Worker *worker, const Layout *layout);
 extern const LeaseWords *WorkerLeaseWords(void);
 
+extern void WorkerAskForLease(void);
+
 /* for the lease worker */
+extern void WorkerSetLatch(struct Latch *latch);
 extern void WorkerSetLease(int64 worker_id, TimestampTz starts,
 						   TimestampTz ends);
 extern void WorkerSetLeaseState(LeaseState state);

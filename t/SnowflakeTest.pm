@@ -22,7 +22,7 @@ our @EXPORT = (
 	@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(
 	  sleep time
 	  new_server new_hunting_server new_registry lease_from add_database add_sql_database new_standby restart_with
-	  sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails awaited_seconds open_session
+	  lease_worker_of sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails awaited_seconds open_session
 	  start_clients finish_clients run_clients wait_until_alone
 	  begin_query take_errors wait_until
 	  set_and_reload crash wait_for_connections
@@ -589,6 +589,15 @@ sub wait_for_connections
 		sleep 0.1;
 	}
 	BAIL_OUT('no crash restart');
+}
+
+# The PID of a server's lease worker, from its last lease: it is not in pg_stat_activity.
+sub lease_worker_of
+{
+	my ($node) = @_;
+	my @pids = slurp_file($node->logfile) =~ /\[(\d+)\] LOG:  leased worker id/g;
+
+	return $pids[-1];
 }
 
 # Kill a backend without warning, and wait until the server has restarted.

@@ -66,12 +66,11 @@ my %interruptions = (
 	},
 	'backends paused' => sub {
 		my ($holder, $other) = @_;
-		my $pids = sql($holder, <<'EOC');
-(SELECT pid FROM pg_stat_activity WHERE backend_type = 'snowflake lease worker')
-UNION ALL
-(SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 2)
-EOC
-		pause_while_other_holds($other, split /\n/, $pids);
+		my $pids = sql(
+			$holder,
+			q{SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() LIMIT 2}
+		);
+		pause_while_other_holds($other, lease_worker_of($holder), split /\n/, $pids);
 	},
 	'server restarted' => sub {
 		my ($holder, $other, $start) = @_;
