@@ -206,50 +206,230 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_decode(bigint, text) IS
 'all fields of an id of the given layout; NULL for those that it lacks';
 
-DO $do$
-DECLARE
-	f record;
-BEGIN
-	FOR f IN
-		SELECT pg_catalog.concat(name, '(', argument, layout, ')') AS signature, result, name AS symbol, volatility,
-			pg_catalog.concat(prefix, purpose) AS purpose
-		FROM (VALUES
-			('snowflake_timestamp', 'id bigint', 'timestamptz', 'when an id was made: the start of its tick'),
-			('snowflake_datacenter_id', 'id bigint', 'integer', 'the datacenter id of an id'),
-			('snowflake_worker_id', 'id bigint', 'integer', 'the worker id of an id'),
-			('snowflake_timeline', 'id bigint', 'integer', 'the low bits of the WAL timeline that an id was made on'),
-			('snowflake_lane', 'id bigint', 'integer', 'the lane that an id was made on'),
-			('snowflake_sequence', 'id bigint', 'integer', 'the number of an id within its tick and lane'),
-			('snowflake_tag', 'id bigint', 'integer', 'the tag of an id'),
-			('snowflake_inspect', 'id bigint', 'SETOF text ROWS 8', 'a picture of an id, line by line'),
-			('snowflake_from_timestamp', 'instant timestamptz', 'bigint', 'the smallest id of an instant''s tick'),
-			('snowflake_first_from', 'instant timestamptz', 'bigint',
-				'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick'),
-			('snowflake_last_before', 'instant timestamptz', 'bigint',
-				'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick')
-		) AS functions (name, argument, result, purpose),
-			(VALUES ('', 'STABLE', ''), (', layout text', 'IMMUTABLE', 'in the given layout, ')) AS forms (layout, volatility, prefix)
-		UNION ALL
-		-- for functions in PL/pgSQL
-		VALUES
-			('snowflake_internal.worker_id(id bigint)', 'integer', 'snowflake_worker_id', 'STABLE', 'snowflake_worker_id()'),
-			('snowflake_internal.time_of(id bigint, layout text)', 'timestamptz', 'snowflake_timestamp', 'IMMUTABLE', 'snowflake_timestamp()'),
-			('snowflake_internal.from_timestamp(instant timestamptz, layout text)', 'bigint', 'snowflake_from_timestamp', 'IMMUTABLE', 'snowflake_from_timestamp()'),
-			('snowflake_internal.first_from(instant timestamptz)', 'bigint', 'snowflake_first_from', 'STABLE', 'snowflake_first_from()'),
-			('snowflake_internal.first_from(instant timestamptz, layout text)', 'bigint', 'snowflake_first_from', 'IMMUTABLE', 'snowflake_first_from()'),
-			('snowflake_internal.last_before(instant timestamptz)', 'bigint', 'snowflake_last_before', 'STABLE', 'snowflake_last_before()'),
-			('snowflake_internal.last_before(instant timestamptz, layout text)', 'bigint', 'snowflake_last_before', 'IMMUTABLE', 'snowflake_last_before()')
-	LOOP
-		EXECUTE pg_catalog.format($$
-			CREATE FUNCTION %1$s
-			RETURNS %2$s
-			AS 'MODULE_PATHNAME', '%3$s'
-			LANGUAGE C %4$s STRICT PARALLEL SAFE;
-			COMMENT ON FUNCTION %1$s IS %5$L$$,
-			f.signature, f.result, f.symbol, f.volatility, f.purpose);
-	END LOOP;
-END
-$do$;
+CREATE FUNCTION snowflake_timestamp(id bigint)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'snowflake_timestamp'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_timestamp(bigint) IS
+'when an id was made: the start of its tick';
+
+CREATE FUNCTION snowflake_timestamp(id bigint, layout text)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'snowflake_timestamp'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
+'in the given layout, when an id was made: the start of its tick';
+
+CREATE FUNCTION snowflake_datacenter_id(id bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_datacenter_id'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_datacenter_id(bigint) IS
+'the datacenter id of an id';
+
+CREATE FUNCTION snowflake_datacenter_id(id bigint, layout text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_datacenter_id'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_datacenter_id(bigint, text) IS
+'in the given layout, the datacenter id of an id';
+
+CREATE FUNCTION snowflake_worker_id(id bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_worker_id'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_worker_id(bigint) IS
+'the worker id of an id';
+
+CREATE FUNCTION snowflake_worker_id(id bigint, layout text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_worker_id'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_worker_id(bigint, text) IS
+'in the given layout, the worker id of an id';
+
+CREATE FUNCTION snowflake_timeline(id bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_timeline'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_timeline(bigint) IS
+'the low bits of the WAL timeline that an id was made on';
+
+CREATE FUNCTION snowflake_timeline(id bigint, layout text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_timeline'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_timeline(bigint, text) IS
+'in the given layout, the low bits of the WAL timeline that an id was made on';
+
+CREATE FUNCTION snowflake_lane(id bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_lane'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_lane(bigint) IS
+'the lane that an id was made on';
+
+CREATE FUNCTION snowflake_lane(id bigint, layout text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_lane'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_lane(bigint, text) IS
+'in the given layout, the lane that an id was made on';
+
+CREATE FUNCTION snowflake_sequence(id bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_sequence'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_sequence(bigint) IS
+'the number of an id within its tick and lane';
+
+CREATE FUNCTION snowflake_sequence(id bigint, layout text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_sequence'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
+'in the given layout, the number of an id within its tick and lane';
+
+CREATE FUNCTION snowflake_tag(id bigint)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_tag'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_tag(bigint) IS
+'the tag of an id';
+
+CREATE FUNCTION snowflake_tag(id bigint, layout text)
+RETURNS integer
+AS 'MODULE_PATHNAME', 'snowflake_tag'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
+'in the given layout, the tag of an id';
+
+CREATE FUNCTION snowflake_inspect(id bigint)
+RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'snowflake_inspect'
+LANGUAGE C STABLE STRICT PARALLEL SAFE ROWS 8;
+
+COMMENT ON FUNCTION snowflake_inspect(bigint) IS
+'a picture of an id, line by line';
+
+CREATE FUNCTION snowflake_inspect(id bigint, layout text)
+RETURNS SETOF text
+AS 'MODULE_PATHNAME', 'snowflake_inspect'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 8;
+
+COMMENT ON FUNCTION snowflake_inspect(bigint, text) IS
+'in the given layout, a picture of an id, line by line';
+
+CREATE FUNCTION snowflake_from_timestamp(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz) IS
+'the smallest id of an instant''s tick';
+
+CREATE FUNCTION snowflake_from_timestamp(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz, text) IS
+'in the given layout, the smallest id of an instant''s tick';
+
+CREATE FUNCTION snowflake_first_from(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_first_from(timestamptz) IS
+'the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick';
+
+CREATE FUNCTION snowflake_first_from(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_first_from(timestamptz, text) IS
+'in the given layout, the smallest id from an instant''s tick on; 0 if the instant is before the epoch; greater than all ids, or the largest bigint, if it is after the last tick';
+
+CREATE FUNCTION snowflake_last_before(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_last_before(timestamptz) IS
+'the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick';
+
+CREATE FUNCTION snowflake_last_before(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_last_before(timestamptz, text) IS
+'in the given layout, the largest id before an instant''s tick; -1 if there is none; the largest id of all if the instant is after the last tick';
+
+-- for functions in PL/pgSQL
+CREATE FUNCTION snowflake_internal.time_of(id bigint, layout text)
+RETURNS timestamptz
+AS 'MODULE_PATHNAME', 'snowflake_timestamp'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.time_of(bigint, text) IS
+'snowflake_timestamp()';
+
+CREATE FUNCTION snowflake_internal.from_timestamp(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.from_timestamp(timestamptz, text) IS
+'snowflake_from_timestamp()';
+
+CREATE FUNCTION snowflake_internal.first_from(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.first_from(timestamptz) IS
+'snowflake_first_from()';
+
+CREATE FUNCTION snowflake_internal.first_from(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_first_from'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.first_from(timestamptz, text) IS
+'snowflake_first_from()';
+
+CREATE FUNCTION snowflake_internal.last_before(instant timestamptz)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C STABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.last_before(timestamptz) IS
+'snowflake_last_before()';
+
+CREATE FUNCTION snowflake_internal.last_before(instant timestamptz, layout text)
+RETURNS bigint
+AS 'MODULE_PATHNAME', 'snowflake_last_before'
+LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+
+COMMENT ON FUNCTION snowflake_internal.last_before(timestamptz, text) IS
+'snowflake_last_before()';
 
 --
 -- Composing ids.  These are not STRICT: a field that the layout lacks may be NULL,
@@ -2479,57 +2659,6 @@ COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean, text[],
 -- Monitoring
 --
 
-CREATE FUNCTION snowflake_internal.worker_id_hint()
-RETURNS text
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	functions CONSTANT record := snowflake_internal.functions();
-	own CONSTANT integer := current_setting('snowflake.worker_id', true);
-	reason text;
-BEGIN
-	IF (SELECT source FROM pg_settings WHERE name = 'snowflake.worker_id') <> 'default'
-		OR current_setting('snowflake.registry', true) <> '' THEN
-		RETURN '';
-	END IF;
-	IF EXISTS (SELECT FROM pg_subscription) THEN
-		reason := 'this server has subscriptions';
-	ELSIF EXISTS (SELECT FROM pg_publication) THEN
-		reason := 'this database has publications';
-	ELSIF EXISTS (SELECT FROM pg_extension WHERE extname = 'snowflake_registry') THEN
-		reason := 'this database is a registry, which leases worker ids to other servers';
-	ELSE
-		-- Look at the newest ids that ANALYZE has noted.  Any role can own such a
-		-- table, and a query of it would run what its indexes call, as our caller.
-		SELECT format('table %s has ids of other servers', adrelid::regclass) INTO reason
-		FROM pg_depend JOIN pg_attrdef ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
-			JOIN pg_attribute ON attrelid = adrelid AND attnum = adnum AND atttypid = 'bigint'::regtype
-			JOIN pg_class ON pg_class.oid = adrelid
-			JOIN pg_namespace ON pg_namespace.oid = relnamespace
-			JOIN pg_stats ON schemaname = nspname AND tablename = relname AND pg_stats.attname = pg_attribute.attname
-			CROSS JOIN LATERAL (SELECT histogram_bounds::text::bigint[] AS noted) AS histogram
-			CROSS JOIN LATERAL unnest(noted[cardinality(noted) - 9:]) AS newest
-			CROSS JOIN snowflake_internal.last_before('infinity'::timestamptz) AS largest
-		WHERE refclassid = 'pg_proc'::regclass
-			AND refobjid IN (functions.nextval, functions.id)
-			AND CASE WHEN newest BETWEEN 0 AND largest THEN snowflake_internal.worker_id(newest) <> own END
-		ORDER BY reltuples DESC
-		LIMIT 1;
-	END IF;
-	IF reason IS NULL THEN
-		RETURN '';
-	END IF;
-	RETURN format('No worker id is set, and %s. Give each server that makes ids a worker id of its own, for example on this server: ALTER SYSTEM SET snowflake.worker_id = 1; SELECT pg_reload_conf();', reason);
-EXCEPTION WHEN OTHERS THEN
-	-- the status must be shown without a hint, too
-	RETURN '';
-END
-$$;
-
-COMMENT ON FUNCTION snowflake_internal.worker_id_hint() IS
-'what to do if no worker id is set although there seem to be other servers; else an empty text';
-
 CREATE FUNCTION snowflake_internal.version()
 RETURNS text
 LANGUAGE SQL STABLE
@@ -2582,6 +2711,7 @@ CREATE FUNCTION snowflake_stat(
 	OUT unusable_settings bigint,
 	OUT lock_not_available bigint,
 	OUT clock_refused bigint,
+	OUT too_many_databases bigint,
 	OUT last_step_back timestamptz,
 	OUT stats_reset timestamptz)
 AS 'MODULE_PATHNAME', 'snowflake_stat'
@@ -2616,15 +2746,3 @@ LANGUAGE C VOLATILE PARALLEL UNSAFE;
 SELECT snowflake_internal.begin();
 
 DROP FUNCTION snowflake_internal.begin();
-
-DO $$
-DECLARE
-	hint CONSTANT pg_catalog.text := snowflake_internal.worker_id_hint();
-BEGIN
-	IF hint <> '' THEN
-		-- CREATE EXTENSION hides messages below WARNING from the client
-		PERFORM pg_catalog.set_config('client_min_messages', 'notice', true);
-		RAISE NOTICE 'parameter "snowflake.worker_id" has its default value, 0' USING HINT = hint;
-	END IF;
-END
-$$;

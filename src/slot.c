@@ -54,35 +54,59 @@ slot_leave(int code, Datum arg)
 }
 
 /*
- * Find the slot of our database, or take one: a free one, or else, of those
- * without sessions, the one with the lowest limit.  The ids of the database that
- * had it then begin above its mark, as after a start.
+ * The slot of our database or, if it has none, one that it can take: a free one,
+ * or else, of those without sessions, the one with the lowest limit.  NULL if
+ * there is none.  The caller holds the lock.
  */
-void
-SlotEnter(void)
+static DatabaseSlot *
+slot_find(void)
 {
-	DatabaseSlot *found = NULL;
 	DatabaseSlot *unused = NULL;
 
-	if (my_slot != NULL)
-		return;
-
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	for (int i = 0; i < MAX_DATABASES && found == NULL; i++)
+	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		DatabaseSlot *candidate = &shared->slots[i];
 
 		/* free slots come after those that were used */
 		if (candidate->database == MyDatabaseId ||
 			!OidIsValid(candidate->database))
-			found = candidate;
-		else if (candidate->sessions == 0 &&
-				 (unused == NULL ||
-				  pg_atomic_read_u64(&candidate->limit) < pg_atomic_read_u64(&unused->limit)))
+			return candidate;
+		if (candidate->sessions == 0 &&
+			(unused == NULL ||
+			 pg_atomic_read_u64(&candidate->limit) < pg_atomic_read_u64(&unused->limit)))
 			unused = candidate;
 	}
-	if (found == NULL)
-		found = unused;
+	return unused;
+}
+
+/* Whether our database has a slot, or can take one. */
+bool
+SlotIsAvailable(void)
+{
+	bool		found;
+
+	if (my_slot != NULL)
+		return true;
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	found = slot_find() != NULL;
+	LWLockRelease(&shared->lock);
+	return found;
+}
+
+/*
+ * Enter the slot of our database.  If it is taken from another one, the ids of
+ * that begin above its mark, as after a start.
+ */
+void
+SlotEnter(void)
+{
+	DatabaseSlot *found;
+
+	if (my_slot != NULL)
+		return;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	found = slot_find();
 	if (found != NULL && found->database != MyDatabaseId)
 	{
 		found->database = MyDatabaseId;
@@ -94,7 +118,7 @@ SlotEnter(void)
 
 	if (found == NULL)
 		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				(StatsErrcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("too many databases make snowflake ids"),
 				 errdetail("There is room for %d at the same time.",
 						   MAX_DATABASES),

@@ -12,6 +12,7 @@
 
 extern DatabaseSlot *my_slot;
 
+extern bool SlotIsAvailable(void);
 extern void SlotEnter(void);
 extern void SlotForget(void);
 

@@ -22,6 +22,7 @@
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
+#include "slot.h"
 #include "stats.h"
 #include "worker.h"
 
@@ -142,6 +143,10 @@ get_state(const Status *status, const char **hint)
 		return "unusable settings";
 	}
 
+	*hint = "Try again when sessions in other databases have ended.";
+	if (!SlotIsAvailable())
+		return "too many databases";
+
 	*hint = WorkerLeaseWords()->hint;
 	if (status->worker.leased &&
 		(status->worker.id < 0 || status->lease_ends <= reading.time ||
@@ -174,9 +179,8 @@ get_state(const Status *status, const char **hint)
 		is_far_ahead(status->last_id_at, ids, layout->tick))
 		return "too far ahead";
 
-	/* has nobody set a worker id although there seem to be other servers? */
-	*hint = call_sql("worker_id_hint");
-	if (**hint == '\0' && status->mark_from != 0 && !status->worker.leased)
+	*hint = "";
+	if (status->mark_from != 0 && !status->worker.leased)
 		*hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
 	return "ready";
 }

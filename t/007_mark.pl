@@ -179,6 +179,7 @@ if (can_use_mutants())
 	$node = new_server('room', mutant => 'has room for two');
 	my %session;
 	add_database($node, 'one');
+	add_database($node, 'three');
 	sql($node, 'CREATE DATABASE two');
 	foreach my $database ('postgres', 'one')
 	{
@@ -188,6 +189,9 @@ if (can_use_mutants())
 	sql_fails(
 		[ $node, 'two' ], 'CREATE EXTENSION snowflake', '54000', 'an error if there are too many databases',
 		qr/too many databases.*HINT: .*sessions in other databases have ended/s);
+	sql_is([ $node, 'three' ], 'SELECT state FROM snowflake_status()', 'too many databases', 'the state shows it');
+	sql_fails([ $node, 'three' ], 'SELECT snowflake_nextval()', '54000', 'no ids');
+	sql_is([ $node, 'three' ], 'SELECT too_many_databases FROM snowflake_stat()', 2, 'which is counted');
 	$session{one}->quit;
 	sql_becomes_true(
 		$node, "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = 'one'",

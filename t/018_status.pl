@@ -339,41 +339,4 @@ $standby->stop;
 $leasing->stop;
 $registry->stop;
 
-# A worker id that was not set: no problem for a single server
-my $alone = new_server('alone', client_min_messages => 'notice', wal_level => 'logical');
-my $hint = "SELECT state, substring(hint FROM 'and (.*)\\. Give') FROM snowflake_status()";
-sql_is($alone, $hint, 'ready|', 'a single server may use worker id 0');
-sql($alone, <<'EOC');
-CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_id());
-INSERT INTO orders SELECT FROM generate_series(1, 1000);
-ANALYZE orders;
-EOC
-sql_is($alone, $hint, 'ready|', 'even with ids of its own');
-sql($alone, 'INSERT INTO orders SELECT snowflake_compose(now(), worker_id => 7); ANALYZE orders');
-sql_is($alone, $hint, 'ready|table public.orders has ids of other servers', 'ids of another server are noticed');
-my $holder = $alone->background_psql('postgres');
-$holder->query_safe('BEGIN; LOCK TABLE orders');
-sql_is($alone, $hint, 'ready|table public.orders has ids of other servers', 'a lock on the table keeps nobody waiting');
-$holder->query_safe('COMMIT');
-$holder->quit;
-sql($alone, 'CREATE ROLE watcher LOGIN IN ROLE pg_monitor');
-sql_is([ $alone, 'postgres', 'watcher' ], $hint, 'ready|', 'nor by a role that may not read them');
-sql($alone, 'CREATE EXTENSION snowflake_registry');
-sql_is(
-	$alone, $hint, 'ready|this database is a registry, which leases worker ids to other servers',
-	'a registry is noticed');
-sql($alone, 'CREATE PUBLICATION all_tables FOR ALL TABLES');
-sql_is($alone, $hint, 'ready|this database has publications', 'a publication is noticed');
-sql($alone, "CREATE DATABASE other; CREATE SUBSCRIPTION nothing CONNECTION 'dbname=other'
-PUBLICATION all_tables WITH (connect = false, slot_name = NONE)");
-sql_is($alone, $hint, 'ready|this server has subscriptions', 'a subscription is noticed');
-my $create = 'CREATE EXTENSION snowflake';
-sql_succeeds(
-	[ $alone, 'other' ], $create, 'CREATE EXTENSION reports it',
-	qr/NOTICE:.*worker_id.*\nHINT:.*subscriptions.*ALTER SYSTEM SET snowflake.worker_id/);
-sql([ $alone, 'other' ], 'DROP EXTENSION snowflake');
-set_and_reload($alone, 'snowflake.worker_id = 0');
-sql_is($alone, $hint, 'ready|', 'a worker id that was set needs no hint');
-is((sqlstate_of([ $alone, 'other' ], $create))[1], '', 'and CREATE EXTENSION reports nothing');
-
 done_testing();

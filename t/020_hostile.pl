@@ -254,27 +254,10 @@ is( functions_of('snowflake'),
 		  fixed_columns functions grants inheritance_tree integer_functions key_defaults layout likely_references recreation_error sequence_uses
 		  lock_table named_columns obstacles other_columns partition_grid partitions recreate_view recreation
 		  report_locks report_references snowflake_adopt snowflake_adopt_all step_parts suffixes topmost_tables try_widening widening widening_error
-		  version worker_id_hint), keys %calls),
+		  version), keys %calls),
 	'the test calls all functions of the extension');
 
 sql([ $node, $database ], $tables);
-
-# The hint of the status is about tables that any role can own: planning a query of one
-# runs what its indexes call.
-as_mallory(<<'EOC');
-CREATE FUNCTION takes_over() RETURNS integer LANGUAGE plpgsql AS
-$$ BEGIN ALTER ROLE mallory SUPERUSER; RETURN 1; EXCEPTION WHEN insufficient_privilege THEN RETURN 1; END $$;
-CREATE FUNCTION seems_immutable(integer) RETURNS integer IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN public.takes_over(); END';
-CREATE TABLE trap (id bigint PRIMARY KEY DEFAULT snowflake_id());
-INSERT INTO trap SELECT snowflake_compose(now(), worker_id => i) FROM generate_series(1, 20) AS i;
-CREATE INDEX ON trap ((id + seems_immutable(1)));
-ANALYZE trap;
-EOC
-is(no_harm('the status', 'SELECT * FROM snowflake_status()'), '', 'no error');
-sql_is(
-	[ $node, $database ], "SELECT hint ~ 'trap has ids of other servers' FROM snowflake_status()", 't',
-	'the hint has looked at the table');
-as_mallory('DROP TABLE trap; DROP FUNCTION takes_over(), seems_immutable(integer)');
 
 as_mallory("SET search_path = pg_catalog;\n$harm$overloads$operators$types");
 cmp_ok(
