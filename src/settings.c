@@ -13,17 +13,15 @@
  * text.  When we define them, it checks that text; if it is invalid, PostgreSQL
  * warns, takes the built-in value, and goes on: a server with the worker id
  * 'abc' would make the ids of worker 0.  The built-in value also replaces that
- * of the configuration file if the connection options, or ALTER ROLE ... SET,
- * have overridden the text: PGC_SIGHUP then refuses their value.  We therefore
- * remember what was found, and SettingsCheckUsable() stops the generator as
- * long as a built-in value stands in for it.
+ * of the configuration if SET, the connection options, ALTER ROLE or ALTER
+ * DATABASE have overridden the text, as PGC_SIGHUP refuses their value.  So:
  *
- * A parallel worker takes over its leader's values.  If the leader has loaded
- * the library, the worker loads it first, and finds what the configuration
- * says; if a built-in value replaces that when the leader's values arrive, the
- * leader has lost it, too.  If the leader has not loaded the library, the worker
- * does so later, and finds only the leader's current value, even one from SET.
- * GUC_ALLOW_IN_PARALLEL lets us define settings then.
+ *		A process makes ids only if, when it loaded the library, each setting
+ *		came from the server's configuration, or from nowhere, and was valid.
+ *
+ * A parallel worker loads the library before it takes over its leader's values,
+ * if the leader has loaded it.  A built-in value that then replaces one of the
+ * configuration is one that the leader must not use, either.
  *
  *-------------------------------------------------------------------------
  */
@@ -65,33 +63,28 @@ static const struct config_enum_entry sequence_start_options[] = {
 	{NULL, 0, false}
 };
 
-/* The server's settings as they were found when the library was loaded. */
-typedef struct FoundSetting
+/* The settings that ids depend on. */
+static struct
 {
 	const char *name;
 	const char *takes;			/* its range, for errors */
-	GucSource	source;			/* PGC_S_DEFAULT if there was nothing */
-	char	   *value;
-	bool		accepted;
-} FoundSetting;
-
-static FoundSetting found_settings[] = {
+	GucSource	source;			/* when the library was loaded */
+}			server_settings[] =
+{
 	{.name = "snowflake.worker_id",.takes = "a whole number from 0 to 2147483647"},
 	{.name = "snowflake.datacenter_id",.takes = "a whole number from 0 to 2147483647"},
 	{.name = "snowflake.sequence_start",.takes = "\"random\" or \"zero\""},
 	{.name = "snowflake.max_ahead",.takes = "a time from 0 to 2147483647 ms, or -1"},
 	{.name = "snowflake.max_set_back",.takes = "a time from 0 to 2147483647 s, or -1"},
 	{.name = "snowflake.max_jump",.takes = "a time from 0 to 2147483647 s, or -1"},
-	{.name = "snowflake.registry"},
-	{.name = "snowflake.layout"},
+	{.name = "snowflake.registry",.takes = "a connection string of libpq"},
+	{.name = "snowflake.layout",.takes = "a preset, or fields with their bits"}
 };
 
-static FoundSetting *const found_layout =
-&found_settings[lengthof(found_settings) - 1];
-static FoundSetting *const found_registry =
-&found_settings[lengthof(found_settings) - 2];
-
-static int	found_by_pid;
+/* What is wrong with one of them: its name, and the detail of the error. */
+static const char *unusable_setting = NULL;
+static char *unusable_detail = NULL;
+static bool layout_is_unusable = false;
 
 static bool
 check_layout(char **newval, void **extra, GucSource source)
@@ -201,25 +194,6 @@ assign_registry(const char *newval, void *extra)
 	settings_changed();
 }
 
-static void
-remember_found(FoundSetting *found)
-{
-	struct config_generic *record = compat_find_setting(found->name);
-	const char *value;
-
-	if (record == NULL)
-		return;
-	if (record->reset_source != PGC_S_DEFAULT)
-	{
-		value = GetConfigOptionResetString(found->name);
-		found->source = record->reset_source;
-		found->value = MemoryContextStrdup(TopMemoryContext,
-										   value != NULL ? value : "");
-	}
-	else if (IsParallelWorker())
-		found->source = record->source;
-}
-
 /*
  * Define the settings of the lease worker.  If the library is not preloaded,
  * nobody needs them, and they would make sessions slower to begin.
@@ -281,13 +255,50 @@ static const struct
 	&setting_max_wait, 1000, 0, PGC_USERSET, GUC_UNIT_MS, NULL},
 };
 
+/* See whether a setting, defined now, is what the configuration says. */
+static void
+check_setting(int i, const char *value)
+{
+	const char *name = server_settings[i].name;
+	bool		is_layout = strcmp(name, "snowflake.layout") == 0;
+	char	   *reason = NULL;
+	char	   *detail;
+	Layout		layout;
+
+	if (server_settings[i].source > PGC_S_ARGV)
+		detail = pstrdup("A value from SET, the connection options, ALTER ROLE or ALTER DATABASE hides the one in the server's configuration.");
+	else if (server_settings[i].source == PGC_S_DEFAULT ||
+			 compat_find_setting(name)->source != PGC_S_DEFAULT)
+		return;
+	/* do not show a text that may have a password in it */
+	else if (strcmp(name, "snowflake.registry") == 0)
+		detail = psprintf("The configuration has a value that is not %s.", server_settings[i].takes);
+	else if (is_layout && !LayoutParse(value, &layout, &reason))
+		detail = psprintf("The configuration says \"%s\". %s", value, reason);
+	else
+		detail = psprintf("The configuration says \"%s\", but the parameter takes %s.",
+						  value, server_settings[i].takes);
+
+	layout_is_unusable |= is_layout;
+	unusable_setting = name;
+	unusable_detail = MemoryContextStrdup(TopMemoryContext, detail);
+}
+
 void
 SettingsDefine(void)
 {
-	found_by_pid = MyProcPid;
+	char	   *values[lengthof(server_settings)] = {NULL};
+
 	preloaded = process_shared_preload_libraries_in_progress;
-	for (int i = 0; i < lengthof(found_settings); i++)
-		remember_found(&found_settings[i]);
+	for (int i = 0; i < lengthof(server_settings); i++)
+	{
+		struct config_generic *record = compat_find_setting(server_settings[i].name);
+
+		if (record == NULL)
+			continue;
+		server_settings[i].source = record->source;
+		values[i] = pstrdup(GetConfigOption(server_settings[i].name, false, false));
+	}
 
 	for (int i = 0; i < lengthof(number_settings); i++)
 		DefineCustomIntVariable(number_settings[i].name,
@@ -320,84 +331,39 @@ SettingsDefine(void)
 
 	MarkGUCPrefixReserved("snowflake");
 
-	for (int i = 0; i < lengthof(found_settings); i++)
-		found_settings[i].accepted =
-			compat_find_setting(found_settings[i].name)->reset_source != PGC_S_DEFAULT;
-}
-
-/* Whether a built-in value stands in for one that was found. */
-static bool
-is_lost(const FoundSetting *found)
-{
-	bool		found_by_worker = IsParallelWorker() && found_by_pid == MyProcPid;
-
-	return found->source != PGC_S_DEFAULT &&
-		(!found->accepted || found_by_worker) &&
-		compat_find_setting(found->name)->reset_source == PGC_S_DEFAULT;
-}
-
-/* Why the value that was found in the configuration cannot be used. */
-static char *
-why_unusable(const FoundSetting *found)
-{
-	Layout		layout;
-	char	   *reason;
-
-	/* do not show the value, which may have a password in it */
-	if (found == found_registry)
-		return pstrdup("The configuration has a value that is not a connection string of libpq.");
-	if (found != found_layout)
-		return psprintf("The configuration says \"%s\", but the parameter takes %s.",
-						found->value, found->takes);
-	if (LayoutParse(found->value, &layout, &reason))
-		reason = pstrdup("");
-	return psprintf("The configuration says \"%s\". %s", found->value, reason);
-}
-
-/* The first setting whose value was lost, or NULL. */
-static const FoundSetting *
-first_lost(void)
-{
-	for (int i = 0; i < lengthof(found_settings); i++)
-	{
-		if (is_lost(&found_settings[i]))
-			return &found_settings[i];
-	}
-	return NULL;
+	for (int i = 0; i < lengthof(server_settings); i++)
+		check_setting(i, values[i]);
 }
 
 /*
- * Throw an error if a built-in value stands in for one that was found when the
- * library was loaded, until a reload sets a valid one.
+ * Throw an error if ids cannot be made with the settings.  Only this makes the
+ * difference: nothing that reads ids fails because of settings that it does not
+ * use.
  */
 void
 SettingsCheckUsable(void)
 {
-	const FoundSetting *found = first_lost();
+	const char *name = SettingsUnusable();
 
-	if (found != NULL)
-	{
-		if (found->source >= PGC_S_GLOBAL || found->accepted)
-			ereport(ERROR,
-					(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
-					 errmsg("parameter \"%s\" cannot be set for a session",
-							found->name),
-					 errdetail("A value from SET, the connection options, ALTER ROLE or ALTER DATABASE hides the one in the server's configuration."),
-					 errhint("Remove it there and connect again. If the configuration was reloaded while the statement ran, run it again.")));
+	if (name == NULL)
+		return;
+	if (unusable_setting != NULL)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
-				 errmsg("parameter \"%s\" cannot be used", found->name),
-				 errdetail("%s", why_unusable(found)),
-				 found == found_registry ?
-				 errhint("Correct it in the server's configuration and restart the server.") :
-				 errhint("Correct it in the server's configuration and reload. If it was removed there, start a new session, or restart the server if the library is preloaded.")));
-	}
-	if (SettingsRegistryIsUsed() && !preloaded)
+				 errmsg("parameter \"%s\" cannot be used", name),
+				 errdetail("%s", unusable_detail),
+				 errhint("Correct it, and start a new session or, if the library is preloaded, restart the server.")));
+	if (SettingsRegistryIsUsed())
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"snowflake.registry\" cannot be used"),
 				 errdetail("The worker that leases worker ids can only be started with the server."),
 				 errhint("Add \"snowflake\" to \"shared_preload_libraries\" and restart the server.")));
+	ereport(ERROR,
+			(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("parameter \"%s\" cannot be used in a parallel query", name),
+			 errdetail("The session does not have the value of the server's configuration."),
+			 errhint("If the configuration was reloaded while the statement ran, run it again.")));
 }
 
 /*
@@ -422,16 +388,22 @@ SettingsArePreloaded(void)
 const char *
 SettingsUnusable(void)
 {
-	const FoundSetting *found = first_lost();
-
-	if (found != NULL)
-		return found->name;
-	return preloaded || !SettingsRegistryIsUsed() ? NULL : "snowflake.registry";
+	if (unusable_setting != NULL)
+		return unusable_setting;
+	if (SettingsRegistryIsUsed() && !preloaded)
+		return "snowflake.registry";
+	for (int i = 0; !preloaded && IsParallelWorker() && i < lengthof(server_settings); i++)
+	{
+		if (server_settings[i].source != PGC_S_DEFAULT &&
+			compat_find_setting(server_settings[i].name)->source == PGC_S_DEFAULT)
+			return server_settings[i].name;
+	}
+	return NULL;
 }
 
 /* Whether setting_layout is what the server's configuration says. */
 bool
 SettingsLayoutIsUsable(void)
 {
-	return !is_lost(found_layout);
+	return !layout_is_unusable;
 }
