@@ -313,10 +313,10 @@ ConditionalLockRelationOid(Oid oid, LOCKMODE lockmode)
 	Database   *database = my_database();
 
 	ProcessStep();
-	if (TransactionKeeps(database))
+	if (TransactionKeeps(database, oid % 2))
 		return false;
-	database->relation_locks++;
-	me->num_relations++;
+	database->relation_locks[oid % 2]++;
+	me->num_relations[oid % 2]++;
 	return true;
 }
 
@@ -324,8 +324,8 @@ void
 UnlockRelationOid(Oid oid, LOCKMODE lockmode)
 {
 	ProcessStep();
-	my_database()->relation_locks--;
-	me->num_relations--;
+	my_database()->relation_locks[oid % 2]--;
+	me->num_relations[oid % 2]--;
 }
 
 /* The lock of the mark; processes of one group do not exclude each other. */
@@ -437,9 +437,10 @@ GenericXLogFinish(GenericXLogState *state)
 	char	   *sequence = images[me->id].page[0] + ROW_OFFSET + ROW_HEADER;
 
 	ProcessStep();
-	if (!images[me->id].registered[0] || !images[me->id].registered[1] || me->num_pages != 2)
-		PromiseBroken("a page of the mark is missing from its record, or is not locked");
-	database->disk.value = ((Form_pg_sequence_data) sequence)->last_value;
+	if (!images[me->id].registered[1] || me->num_pages != 1 + images[me->id].registered[0])
+		PromiseBroken("the guard is missing from its record, or a page is not locked");
+	if (images[me->id].registered[0])
+		database->disk.value = ((Form_pg_sequence_data) sequence)->last_value;
 	memcpy(&database->disk.guard, images[me->id].page[1] + ROW_OFFSET + ROW_HEADER, sizeof(Guard));
 	DiskWritten(database);
 	MemoryFullBarrier();

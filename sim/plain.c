@@ -13,7 +13,7 @@
 
 #include "memory.h"
 #include "shared.h"
-#include "sim.h"
+#include "world.h"
 
 /* What must be held to access a field. */
 typedef enum Guarded
@@ -89,18 +89,11 @@ holds(const LWLock *lock, bool writes)
 	return false;
 }
 
+/* The content lock of the guard's page */
 static bool
-holds_pages(bool writes)
+holds_guard(bool writes)
 {
-	int			held = 0;
-
-	for (int i = 0; i < MAX_LWLOCKS; i++)
-	{
-		if (me->lwlocks[i] != NULL && me->lwlocks[i]->tranche == LWTRANCHE_BUFFER_CONTENT &&
-			(me->lwlock_is_exclusive[i] || !writes))
-			held++;
-	}
-	return held == 2;
+	return holds(&databases[me->database].pages[1], writes);
 }
 
 static void
@@ -121,7 +114,7 @@ note_access(const volatile void *address, Size size, bool writes)
 	/* who creates the memory has it alone, and others wait for this lock */
 	if ((first == BY_NOTHING && last == BY_NOTHING) ||
 		holds(&state->lock, writes) || holds(AddinShmemInitLock, true) ||
-		(first != BY_LOCK && last != BY_LOCK && holds_pages(writes)))
+		(first != BY_LOCK && last != BY_LOCK && holds_guard(writes)))
 		return;
 	PromiseBroken("%s shared memory at %d without its lock, in %s",
 				  writes ? "writes" : "reads", (int) offset, me->doing);

@@ -247,8 +247,12 @@ check_honesty(int64 id, uint64 tick)
 	highest_since = believable();
 	was_set_back = false;
 
+	/* below the limit, the clock is followed unchecked */
+	wall = envelope + Max(2 * USECS_PER_SEC, world_layout->tick);
+	if (wall > WallClock())
+		wall = WallClock();
 	/* two clocks are not read at once */
-	if (ahead >= 0 && instant > envelope + ahead + 20000)
+	if (ahead >= 0 && instant > Max(envelope, wall) + ahead + 20000)
 		PromiseBroken("id " INT64_FORMAT " is ahead of the id clock by " INT64_FORMAT " us", id, instant - envelope);
 	wall = WALL_AT_REFERENCE_0 + reference + me->highest_since;
 	if (ahead >= 0 && setting_max_set_back >= 0 && configuration == me->configuration &&
@@ -497,7 +501,7 @@ PromiseReport(int elevel, const char *file, int line)
 void
 PromiseNothingLeft(void)
 {
-	if (me->num_lwlocks > 0 || me->num_pages > 0 || me->num_relations > 0 || me->num_guc_levels > 0 ||
+	if (me->num_lwlocks > 0 || me->num_pages > 0 || me->num_relations[0] > 0 || me->num_relations[1] > 0 || me->num_guc_levels > 0 ||
 		me->num_pins > 0 ||
 		me->holds_mark || InterruptHoldoffCount > 0)
 		PromiseBroken("%s leaves something locked or held", me->doing);

@@ -122,10 +122,10 @@ set_mark(void)
 
 	begin_call("setval");
 	/* nor when nothing may be in the way of ids */
-	if (TransactionKeeps(database) || !OidIsValid(database->disk.extension) || at_rest)
+	if (TransactionKeeps(database, 0) || !OidIsValid(database->disk.extension) || at_rest)
 		return;
-	database->relation_locks++;
-	me->num_relations++;
+	database->relation_locks[0]++;
+	me->num_relations[0]++;
 	LWLockAcquire(&database->pages[0], LW_EXCLUSIVE);
 	Say("sets the mark to " INT64_FORMAT, value);
 	database->disk.value = Max(value, 1);
@@ -134,8 +134,8 @@ set_mark(void)
 		database->disk.found = database->disk.found_guard;
 	DiskWritten(database);
 	LWLockRelease(&database->pages[0]);
-	database->relation_locks--;
-	me->num_relations--;
+	database->relation_locks[0]--;
+	me->num_relations[0]--;
 }
 
 /* CREATE EXTENSION, in the running transaction */
@@ -190,7 +190,7 @@ transact(void)
 		(void) TransactionBegin();
 	if (!OidIsValid(TransactionSees(database)->extension))
 	{
-		if (TransactionKeeps(database))
+		if (TransactionKeeps(database, 1))
 			ProcessSleep(1000, PROCESS_SLEEPS);
 		create_extension();
 	}
@@ -259,8 +259,11 @@ clean_up(void)
 {
 	Database   *database = &databases[me->database];
 
-	database->relation_locks -= me->num_relations;
-	me->num_relations = 0;
+	for (int i = 0; i < 2; i++)
+	{
+		database->relation_locks[i] -= me->num_relations[i];
+		me->num_relations[i] = 0;
+	}
 	if (me->holds_mark)
 		database->writers--;
 	me->holds_mark = false;

@@ -118,7 +118,7 @@ typedef struct Process
 	int			num_lwlocks;	/* but for content locks */
 	int			num_pages;		/* content locks */
 	int			num_pins;
-	int			num_relations;	/* relation locks */
+	int			num_relations[2];	/* relation locks */
 	int			num_guc_levels;
 	bool		holds_mark;
 	pg_on_exit_callback exit_callbacks[MAX_EXIT_CALLBACKS];

@@ -63,12 +63,12 @@ TransactionIsRunning(void)
 	return mine()->num_levels > 0;
 }
 
-/* Whether a transaction keeps the relations from this process. */
+/* Whether a transaction keeps a relation from this process. */
 bool
-TransactionKeeps(const Database *database)
+TransactionKeeps(const Database *database, int which)
 {
 	return database->locked_until > reference ||
-		(database->changer != NULL && database->changer != me);
+		(database->changer != NULL && database->changer != me && database->changes[which]);
 }
 
 /* What is committed of a database. */
@@ -136,33 +136,43 @@ TransactionBegin(void)
 }
 
 /*
- * Take the relations, to change them.  Waits until nobody else has them, and
- * returns false if a transaction keeps them.
+ * Take a relation, to change it.  Waits until nobody else has it, and returns
+ * false if a transaction changes any.
  */
 static bool
-take_relations(Database *database)
+take_relation(Database *database, int which)
 {
 	Transaction *transaction = mine();
 
-	if (TransactionKeeps(database))
+	if (database->locked_until > reference ||
+		(database->changer != NULL && database->changer != me))
 		return false;
-	if (database->changer == me)
-		return true;
-	database->changer = me;
-	transaction->changed_at = transaction->num_levels - 1;
-	/* it may drop what has been advanced */
-	database->advanced = 0;
-	for (;;)
+	if (database->changer == NULL)
 	{
-		/* others that have them may still write */
+		database->changer = me;
+		database->changes[0] = database->changes[1] = false;
+		transaction->changed_at = transaction->num_levels - 1;
+		/* it may drop what has been advanced */
+		database->advanced = 0;
+		/* from now on, see TransactionNoteWrite() */
 		for (int i = 0; i < transaction->num_levels; i++)
 			transaction->levels[i].before = database->disk;
-		if (database->relation_locks == 0)
-			return true;
+	}
+	database->changes[which] = true;
+	/* others that have it may still write */
+	while (database->relation_locks[which] - me->num_relations[which] > 0)
+	{
 		ProcessStep();
 		InterruptsCheck();
 		ProcessSleep(1000, PROCESS_SLEEPS);
 	}
+	return true;
+}
+
+static bool
+take_relations(Database *database)
+{
+	return take_relation(database, 0) && take_relation(database, 1);
 }
 
 static TransactionId
@@ -177,7 +187,7 @@ TransactionRewrite(int which)
 {
 	Database   *database = &databases[me->database];
 
-	if (!take_relations(database) || !OidIsValid(database->disk.extension))
+	if (!take_relation(database, which) || !OidIsValid(database->disk.extension))
 		return;
 	Say("gives the %s a new file", which == 0 ? "mark" : "guard");
 	if (which == 1)

@@ -247,7 +247,8 @@ start_server(bool by_crash)
 
 		LWLockInitialize(&database->pages[0], LWTRANCHE_BUFFER_CONTENT);
 		LWLockInitialize(&database->pages[1], LWTRANCHE_BUFFER_CONTENT);
-		database->sessions = database->writers = database->relation_locks = 0;
+		database->sessions = database->writers = 0;
+		database->relation_locks[0] = database->relation_locks[1] = 0;
 		database->locked_until = 0;
 		WorldNewMark(database);
 		note_found(database);

@@ -64,9 +64,10 @@ typedef struct Database
 	LWLock		pages[2];
 	int			writers;		/* that hold the lock of the mark */
 	int			writers_group;
-	int			relation_locks;
+	int			relation_locks[2];	/* on the sequence and the guard */
 	int64		locked_until;	/* by a transaction that changes nothing */
-	Process    *changer;		/* its transaction changes the relations */
+	Process    *changer;		/* its transaction changes the relations, */
+	bool		changes[2];		/* these of them */
 
 	/* promises */
 	int64		advanced;		/* ids are above it, whatever happens */
@@ -123,7 +124,7 @@ extern void DiskPrune(void);
 /* transaction.c */
 extern void TransactionForgetAll(void);
 extern bool TransactionIsRunning(void);
-extern bool TransactionKeeps(const Database *database);
+extern bool TransactionKeeps(const Database *database, int which);
 extern const Disk *TransactionCommitted(const Database *database);
 extern const Disk *TransactionSees(const Database *database);
 extern void TransactionNoteWrite(Database *database);

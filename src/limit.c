@@ -149,10 +149,10 @@ LimitMaxAdvance(const Layout *layout, uint64 ids_tick)
 }
 
 /* Whether the bound on the pages is the one that this server wrote last. */
-static bool
-limit_wrote(const Layout *layout, const Guard *guard)
+bool
+LimitHasWritten(const Layout *layout, const Guard *guard)
 {
-	return my_slot->reserved != 0 &&
+	return my_slot != NULL && my_slot->reserved != 0 &&
 		guard->bound == LimitBoundBelow(layout, my_slot->reserved) &&
 		guard->database == MyDatabaseId;
 }
@@ -175,7 +175,7 @@ LimitEnter(const Layout *layout)
 	is_sound = MarkLockPages(&mark);
 	if (is_sound)
 	{
-		if (!limit_wrote(layout, &mark.guard))
+		if (!LimitHasWritten(layout, &mark.guard))
 		{
 			if (my_slot->reserved != 0)
 				SlotForget();
@@ -228,7 +228,7 @@ limit_find(const Layout *layout, const Mark *mark, TimestampTz believed,
 	uint64		most;
 
 	found->tick = 0;
-	if (!limit_wrote(layout, guard))
+	if (!LimitHasWritten(layout, guard))
 		found->tick = LimitFirstTickAbove(layout, guard->bound);
 	if (mark->value > guard->bound)
 		found->tick = LimitFirstTickAbove(layout, mark->value);
@@ -365,6 +365,15 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	if (report->damaged)
 		return LIMIT_LOOK_AGAIN;
 
+	/*
+	 * until we have written the mark, it may hold a greater one than the
+	 * guard
+	 */
+	if (!mark->has_sequence && !LimitHasWritten(layout, &mark->guard))
+	{
+		MarkUnlockPages(mark);
+		return LIMIT_LOCKED;
+	}
 	limit_find(layout, mark, reading->time, found);
 	has_ids = mark->value != 0 || mark->guard.bound != 0;
 	if ((found->is_far && reason != LIMIT_FORCE) ||

@@ -9,24 +9,24 @@
  *		before the id was returned, and is never lowered.  After a start, every
  *		new id is greater than the bound.
  *
- * The bound is kept in two places; the greater one counts.  Both are in the
- * schema snowflake_internal, and are written together:
+ * It is kept in the guard: the row of a materialized view, which no SQL command
+ * lowers.  The view takes no DML, is neither published nor dumped, and a REFRESH
+ * keeps its row.
  *
- * - The mark is the last_value of a sequence.  pg_dump saves it, a restore
- *	 sets it, and the owner of the database may set it, too.
- * - The guard is the row of a materialized view, which no SQL command lowers:
- *	 it takes no DML, is neither published nor dumped, and a REFRESH keeps its
- *	 row.
+ * The mark is the last_value of a sequence.  pg_dump saves it, a restore sets it,
+ * and the owner of the database may set it, too.  Only a value above the bound
+ * matters.  It is looked at whenever the guard is, and written with it, unless a
+ * transaction changes the sequence.  Both are in the schema snowflake_internal.
  *
  * The pages are written with generic WAL.  That needs no transaction id, so
  * ids can be made in read-only transactions and in parallel workers.  We log
  * full images, because a delta would leave out bytes that core's nextval() may
  * have changed without logging them.
  *
- * Writing is not transactional, but the two relations are.  If a transaction
- * that has created them fails, they are gone with their contents.  If one that
- * has given them new files fails, the old files come back, without what was
- * written to the new ones.  MarkOpen() refuses that.
+ * Writing is not transactional, but the view is.  If a transaction that has
+ * created it fails, it is gone with its row.  If one that has given it a new file
+ * fails, the old file comes back, without what was written to the new one.
+ * MarkOpen() refuses that.
  *
  * Note about locking issues: one session at a time writes the mark.  It locks
  * the two relations as nextval() does, and then the mark: a lock on the guard
@@ -99,20 +99,15 @@ static Oid	sequence_oid = InvalidOid;
 static Oid	view_oid = InvalidOid;
 
 /*
- * Whether the running transaction, or a subtransaction of it, made a row, and
- * so may still take it back.  If so, note which of them did: *changed_by made
- * all rows noted so far; FrozenTransactionId stands for several.
+ * Which one made a row, of the running transaction and its subtransactions,
+ * which may still take it back; InvalidTransactionId if none of them did.
  */
-static bool
-note_change(TransactionId *changed_by, HeapTuple tuple)
+static TransactionId
+mark_running_maker(HeapTuple tuple)
 {
 	TransactionId xmin = HeapTupleHeaderGetXmin(tuple->t_data);
 
-	if (!TransactionIdIsCurrentTransactionId(xmin))
-		return false;
-	*changed_by = !TransactionIdIsValid(*changed_by) || *changed_by == xmin ?
-		xmin : FrozenTransactionId;
-	return true;
+	return TransactionIdIsCurrentTransactionId(xmin) ? xmin : InvalidTransactionId;
 }
 
 /*
@@ -138,10 +133,10 @@ created_here(bool *dropped)
 
 		if (strcmp(NameStr(extension->extname), "snowflake") != 0)
 			continue;
-		if (extension->oid == current && note_change(&created, tuple))
-			continue;
-		if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
-			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
+		if (extension->oid == current && TransactionIdIsValid(mark_running_maker(tuple)))
+			created = mark_running_maker(tuple);
+		else if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
+				 TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
 			*dropped = true;
 	}
 	systable_endscan(scan);
@@ -161,8 +156,7 @@ check_stays(const Mark *mark)
 	bool		dropped;
 
 	if (TransactionIdIsValid(mark->changed_by) &&
-		(mark->changed_by == FrozenTransactionId ||
-		 mark->changed_by != created_here(&dropped) || dropped))
+		(mark->changed_by != created_here(&dropped) || dropped))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark was changed in this transaction"),
@@ -225,60 +219,69 @@ find_relations(void)
 }
 
 /*
- * Look up a relation, which must be locked.  Returns false if it is gone or,
- * with MARK_PEEK, if it cannot hold the mark.
+ * Look up the guard, which must be locked.  Returns false if it is gone or, with
+ * MARK_PEEK, if it cannot be used.
  */
 static bool
-look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
+mark_look_up_guard(Mark *mark)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(oid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(view_oid));
 	Form_pg_class form;
 	bool		usable;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_class) GETSTRUCT(tuple);
-	usable = form->relkind == relkind && form->relispopulated &&
+	usable = form->relkind == RELKIND_MATVIEW && form->relispopulated &&
 		form->relpersistence == RELPERSISTENCE_PERMANENT &&
-		(relkind == RELKIND_SEQUENCE || form->relam == HEAP_TABLE_AM_OID);
+		form->relam == HEAP_TABLE_AM_OID;
 	if (!form->relispopulated && mark->mode != MARK_PEEK)
 		throw_empty();
 	if (!usable && mark->mode != MARK_PEEK)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("relation \"%s\" cannot hold the snowflake mark",
+				 errmsg("relation \"%s\" cannot guard the snowflake mark",
 						NameStr(form->relname)),
-				 errdetail("The mark must be a permanent sequence, and its guard a permanent materialized view of the access method \"heap\"."),
-				 errhint("Use ALTER SEQUENCE ... SET LOGGED, or ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
-	note_change(&mark->changed_by, tuple);
-	*file = compat_file(form);
+				 errdetail("It must be a permanent materialized view of the access method \"heap\"."),
+				 errhint("Use ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
+	mark->changed_by = mark_running_maker(tuple);
+	mark->view_file = compat_file(form);
 	ReleaseSysCache(tuple);
 	return usable;
+}
+
+/* Look up the sequence, which must be locked.  Returns false if it is gone. */
+static bool
+mark_look_up_sequence(Mark *mark)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(sequence_oid));
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	mark->sequence_file = compat_file((Form_pg_class) GETSTRUCT(tuple));
+	ReleaseSysCache(tuple);
+	return true;
 }
 
 static void
 unlock_relations(const Mark *mark)
 {
+	if (mark->has_sequence)
+		UnlockRelationOid(sequence_oid, mark->lockmode);
 	UnlockRelationOid(view_oid, mark->lockmode);
-	UnlockRelationOid(sequence_oid, mark->lockmode);
 }
 
-/* Lock the two relations, and look them up. */
+/* Lock the two relations, and look them up.  The guard will do. */
 static MarkOpenResult
 lock_relations(Mark *mark)
 {
-	if (!ConditionalLockRelationOid(sequence_oid, mark->lockmode))
-		return MARK_LOCKED;
 	if (!ConditionalLockRelationOid(view_oid, mark->lockmode))
-	{
-		UnlockRelationOid(sequence_oid, mark->lockmode);
 		return MARK_LOCKED;
-	}
+	mark->has_sequence = ConditionalLockRelationOid(sequence_oid, mark->lockmode);
 
 	/* now that we hold the locks, they can no longer change */
-	mark->changed_by = InvalidTransactionId;
-	if (look_up(mark, sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
-		look_up(mark, view_oid, RELKIND_MATVIEW, &mark->view_file))
+	if (mark_look_up_guard(mark) &&
+		(!mark->has_sequence || mark_look_up_sequence(mark)))
 		return MARK_OPENED;
 	unlock_relations(mark);
 	/* others may have taken the place of relations that are gone */
@@ -325,7 +328,6 @@ MarkOpen(Mark *mark, MarkMode mode)
 
 	mark->mode = mode;
 	mark->lockmode = mode >= MARK_WRITE ? RowExclusiveLock : AccessShareLock;
-	mark->sequence = NULL;
 	do
 	{
 		if (find_relations())
@@ -344,10 +346,10 @@ MarkOpen(Mark *mark, MarkMode mode)
 
 	if (mode == MARK_WRITE)
 		check_stays(mark);
-	mark->sequence = relation_open(sequence_oid, NoLock);
+	mark->view = relation_open(view_oid, NoLock);
 	if (lock_mark(mark))
 		return MARK_OPENED;
-	relation_close(mark->sequence, NoLock);
+	relation_close(mark->view, NoLock);
 	unlock_relations(mark);
 	return MARK_BUSY;
 }
@@ -358,7 +360,7 @@ MarkClose(Mark *mark)
 	if (mark->mode >= MARK_WRITE)
 	{
 		unlock_mark(mark);
-		relation_close(mark->sequence, NoLock);
+		relation_close(mark->view, NoLock);
 	}
 	unlock_relations(mark);
 }
@@ -419,19 +421,21 @@ MarkLockPages(Mark *mark)
 	int			lock = mark->mode >= MARK_WRITE ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE;
 
 	/* all of this may throw, so do it first */
-	mark->sequence_buffer = pin_page(mark->sequence_file);
+	if (mark->has_sequence)
+		mark->sequence_buffer = pin_page(mark->sequence_file);
 	mark->view_buffer = pin_page(mark->view_file);
-	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->sequence) : NULL;
+	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->view) : NULL;
 
-	LockBuffer(mark->sequence_buffer, lock);
+	if (mark->has_sequence)
+		LockBuffer(mark->sequence_buffer, lock);
 	LockBuffer(mark->view_buffer, lock);
-	if (sequence_row(mark) == NULL || view_row(mark) == NULL)
+	if ((mark->has_sequence && sequence_row(mark) == NULL) || view_row(mark) == NULL)
 	{
 		MarkUnlockPages(mark);
 		return false;
 	}
-	mark->value = sequence_row(mark)->last_value;
 	memcpy(&mark->guard, view_row(mark), sizeof(Guard));
+	mark->value = mark->has_sequence ? sequence_row(mark)->last_value : mark->guard.bound;
 	return true;
 }
 
@@ -440,7 +444,8 @@ void
 MarkUnlockPages(Mark *mark)
 {
 	UnlockReleaseBuffer(mark->view_buffer);
-	UnlockReleaseBuffer(mark->sequence_buffer);
+	if (mark->has_sequence)
+		UnlockReleaseBuffer(mark->sequence_buffer);
 	if (mark->xlog != NULL)
 		GenericXLogAbort(mark->xlog);
 	mark->xlog = NULL;
@@ -478,13 +483,17 @@ copy_of_row(GenericXLogState *state, Buffer buffer, const void *row)
 XLogRecPtr
 MarkWritePages(Mark *mark)
 {
-	Form_pg_sequence_data data;
 	XLogRecPtr	lsn;
 
-	data = (Form_pg_sequence_data) copy_of_row(mark->xlog, mark->sequence_buffer, sequence_row(mark));
-	data->last_value = mark->guard.bound;
-	data->log_cnt = 0;
-	data->is_called = true;
+	if (mark->has_sequence)
+	{
+		Form_pg_sequence_data data = (Form_pg_sequence_data)
+		copy_of_row(mark->xlog, mark->sequence_buffer, sequence_row(mark));
+
+		data->last_value = mark->guard.bound;
+		data->log_cnt = 0;
+		data->is_called = true;
+	}
 	memcpy(copy_of_row(mark->xlog, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
 	lsn = GenericXLogFinish(mark->xlog);
 	mark->xlog = NULL;

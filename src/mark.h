@@ -39,14 +39,14 @@ typedef enum MarkOpenResult
 {
 	MARK_OPENED,
 	MARK_BUSY,					/* another session writes it */
-	MARK_LOCKED,				/* a transaction is about to change it */
+	MARK_LOCKED,				/* a transaction is about to change the guard */
 	MARK_MISSING				/* only with MARK_PEEK */
 } MarkOpenResult;
 
 typedef struct Mark
 {
 	/* what its pages held when they were locked */
-	int64		value;			/* of the sequence */
+	int64		value;			/* of the sequence; else the bound */
 	Guard		guard;
 
 	/* for mark.c */
@@ -54,8 +54,9 @@ typedef struct Mark
 	int			nest_level;		/* of settings, see lock_mark() */
 	LOCKMODE	lockmode;
 	LOCKTAG		lock;
-	TransactionId changed_by;	/* see note_change() */
-	Relation	sequence;		/* to write it */
+	TransactionId changed_by;	/* see mark_running_maker() */
+	bool		has_sequence;	/* it can be read and written now */
+	Relation	view;			/* to write it */
 	CompatFile	sequence_file;
 	CompatFile	view_file;
 	Buffer		sequence_buffer;
