@@ -80,6 +80,16 @@ static struct
  * WAL
  */
 
+/* Lack of memory, or a page that cannot be read: PostgreSQL's own errors. */
+static void
+may_fail(void)
+{
+	if (plan.server_fails && !at_rest && me != NULL && RandomOneIn(150))
+		ereport(ERROR,
+				(errcode(ERRCODE_IO_ERROR),
+				 errmsg("the server fails")));
+}
+
 /* All databases are new, and on disk. */
 void
 DiskBegin(void)
@@ -184,6 +194,8 @@ DiskReplicate(void)
 	{
 		if (on_standby[i] < flushed && reference >= standby_returns_at[i])
 			on_standby[i] += RandomOf(STREAM_WORLD, flushed - on_standby[i] + 1);
+		if (on_standby[i] == flushed)
+			standby_had_all_at[i] = reference;
 		if (configured_standby == i + 1)
 			*confirmed = Max(*confirmed, on_standby[i]);
 	}
@@ -297,6 +309,7 @@ systable_getnext(SysScanDesc scan)
 Relation
 relation_open(Oid oid, LOCKMODE lockmode)
 {
+	may_fail();
 	ProcessStep();
 	return &relation;
 }
@@ -312,6 +325,7 @@ ConditionalLockRelationOid(Oid oid, LOCKMODE lockmode)
 {
 	Database   *database = my_database();
 
+	may_fail();
 	ProcessStep();
 	if (TransactionKeeps(database, oid % 2))
 		return false;
@@ -335,6 +349,7 @@ LockAcquire(const LOCKTAG *tag, LOCKMODE lockmode, bool for_session, bool dont_w
 	Database   *database = my_database();
 
 	ProcessStep();
+	may_fail();
 	if (tag->locktag_field4 != 1 || !dont_wait)
 		PromiseBroken("the mark is locked in another way");
 	if (database->writers > 0 && database->writers_group != me->group)
@@ -364,6 +379,7 @@ Buffer
 ReadBufferWithoutRelcache(CompatFile file, ForkNumber fork, BlockNumber block,
 						  ReadBufferMode mode, BufferAccessStrategy strategy, bool permanent)
 {
+	may_fail();
 	ProcessStep();
 	me->num_pins++;
 	return 1 + 2 * me->database + file.relNode;
@@ -414,6 +430,7 @@ UnlockReleaseBuffer(Buffer buffer)
 GenericXLogState *
 GenericXLogStart(Relation changed)
 {
+	may_fail();
 	ProcessStep();
 	images[me->id].registered[0] = images[me->id].registered[1] = false;
 	return (GenericXLogState *) &images[me->id];

@@ -180,7 +180,7 @@ errfinish(const char *file, int line, const char *function)
 	}
 	PromiseReport(me->report.elevel, name, line);
 	/* it waits until the client reads */
-	if (me->is_deaf && me->report.elevel >= NOTICE && !at_rest)
+	if (me->is_deaf && me->report.elevel >= NOTICE && me->report.code != ERRCODE_IO_ERROR && !at_rest)
 		ProcessSleep(RandomSize(20 * USECS_PER_SEC), PROCESS_FLUSHES);
 	if (me->report.elevel < ERROR)
 		return;

@@ -389,6 +389,8 @@ PromiseIds(int64 first, int64 last)
 
 	if (!plan.leased && worker_id != setting_worker_id)
 		PromiseBroken("id " INT64_FORMAT " is of worker %d, but the setting is %d", last, (int) worker_id, setting_worker_id);
+	if (LayoutGet(world_layout, FIELD_DATACENTER, last) != setting_datacenter_id)
+		PromiseBroken("id " INT64_FORMAT " is of another datacenter than %d", last, setting_datacenter_id);
 	if (LayoutGet(world_layout, FIELD_TIMELINE, last) != (GetWALInsertionTimeLine() & LayoutLargest(world_layout, FIELD_TIMELINE)))
 		PromiseBroken("id " INT64_FORMAT " is of another timeline", last);
 	if (tick > (uint64) world_layout->last_tick)
@@ -485,7 +487,9 @@ void
 PromiseReport(int elevel, const char *file, int line)
 {
 	Say("reports at %s:%d: %s", file, line, me->report.message);
-	if (me->num_lwlocks > 0 || me->num_pages > 0 || me->holds_mark)
+	/* only an error of the server may come then, but for its locks */
+	if (me->num_lwlocks > 0 || me->num_pages > 0 ||
+		(me->holds_mark && me->report.code != ERRCODE_IO_ERROR))
 		PromiseBroken("a report at %s:%d while %s is locked, in %s", file, line,
 					  me->num_lwlocks > 0 ? "shared memory" : me->num_pages > 0 ? "a page" : "the mark", me->doing);
 	if (elevel < ERROR)

@@ -61,6 +61,7 @@ typedef struct Plan
 	bool		crowded;		/* there is a slot for but one database */
 	bool		deaf_clients;	/* which do not read what they are sent */
 	int			longest_flush;	/* in us */
+	bool		server_fails;	/* with errors of its own */
 
 	/* what sessions do besides making ids */
 	bool		advance;

@@ -25,6 +25,7 @@ int			run;
 int64		made_since_start;
 int			configured_ahead;
 int			configured_worker;
+int			configured_datacenter;
 int			configured_wait;
 int			configured_standby;
 bool		always_synchronous;
@@ -32,6 +33,7 @@ uint32		configuration;
 Layout		layouts[2];
 TransactionId next_xid;
 int64		standby_returns_at[NUM_STANDBYS];
+int64		standby_had_all_at[NUM_STANDBYS];
 Layout	   *world_layout;
 
 static TimeLineID timeline;
@@ -78,6 +80,7 @@ void
 WorldLoadSettings(void)
 {
 	setting_worker_id = configured_worker;
+	setting_datacenter_id = configured_datacenter;
 	setting_max_ahead = configured_ahead;
 	setting_max_wait = configured_wait;
 	setting_max_jump = configured_jump;
@@ -109,14 +112,14 @@ pick(int number, const int *values)
 static void
 make_layout(Layout *layout, const int *bits, const char *tick)
 {
-	static const char *const names[] = {"worker", "timeline", "lane", "sequence", "tag"};
-	int			order[] = {0, 1, 2, 3, 4};
+	static const char *const names[] = {"worker", "timeline", "lane", "sequence", "tag", "datacenter"};
+	int			order[] = {0, 1, 2, 3, 4, 5};
 	int			time_bits;
 	char		text[200];
 	char	   *end = text;
 	char	   *reason;
 
-	for (int i = 4; i > 0; i--)
+	for (int i = 5; i > 0; i--)
 	{
 		int			j = i - RandomBelow(i + 1);
 		int			swap = order[i];
@@ -124,9 +127,9 @@ make_layout(Layout *layout, const int *bits, const char *tick)
 		order[i] = order[j];
 		order[j] = swap;
 	}
-	time_bits = Min(44, LAYOUT_MAX_BITS - bits[0] - bits[1] - bits[2] - bits[3] - bits[4]);
+	time_bits = Min(44, LAYOUT_MAX_BITS - bits[0] - bits[1] - bits[2] - bits[3] - bits[4] - bits[5]);
 	end += sprintf(end, "time:%d tick:%s", time_bits, tick);
-	for (int i = 0; i < 5; i++)
+	for (int i = 0; i < 6; i++)
 	{
 		/* a tag is the last field */
 		if (order[i] != 4)
@@ -150,7 +153,7 @@ static void
 make_layouts(void)
 {
 	static const char *const ticks[] = {"1ms", "1ms", "4ms", "10ms", "100ms", "1s", "100us"};
-	int			bits[5] = {0};
+	int			bits[6] = {0};
 	const char *tick = NULL;
 
 	for (int i = 0; i < 2; i++)
@@ -162,6 +165,7 @@ make_layouts(void)
 			bits[2] = PICK(0, 0, 1, 1, 2, 3);
 			bits[3] = PICK(0, 1, 2, 2, 3, 5, 8);
 			bits[4] = PICK(0, 0, 0, 3);
+			bits[5] = PICK(0, 0, 0, 1);
 			tick = ticks[RandomBelow(lengthof(ticks))];
 			if (!plan.leased && RandomOneIn(8))
 				bits[0] = 0;
@@ -262,6 +266,16 @@ start_server(bool by_crash)
 		processes[i].state = PROCESS_FREE;
 }
 
+/* The operator sets ids that fit the layout. */
+static void
+fit_ids(void)
+{
+	if (configured_worker > LayoutLargest(world_layout, FIELD_WORKER))
+		configured_worker = LayoutLargest(world_layout, FIELD_WORKER);
+	if (configured_datacenter > LayoutLargest(world_layout, FIELD_DATACENTER))
+		configured_datacenter = LayoutLargest(world_layout, FIELD_DATACENTER);
+}
+
 /*
  * The server goes down, and comes up with the WAL up to a position.  A promotion
  * may lose ids.
@@ -297,8 +311,7 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 			world_layout = &layouts[world_layout == &layouts[0]];
 			has_other_layout = true;
 			Say("with another layout");
-			if (configured_worker > LayoutLargest(world_layout, FIELD_WORKER))
-				configured_worker = LayoutLargest(world_layout, FIELD_WORKER);
+			fit_ids();
 		}
 	}
 	start_server(by_crash);
@@ -384,7 +397,7 @@ step_clock(void)
 static void
 reload(void)
 {
-	switch (PICK(0, 0, 1, 2, 3))
+	switch (PICK(0, 0, 1, 2, 3, 4))
 	{
 		case 0:
 			if (plan.leased)
@@ -406,6 +419,10 @@ reload(void)
 			configured_standby = RandomBelow(NUM_STANDBYS + 1);
 			always_synchronous = false;
 			Say("the synchronous standby is \"%s\"", standby_names[configured_standby]);
+			break;
+		case 4:
+			configured_datacenter = RandomBelow(LayoutLargest(world_layout, FIELD_DATACENTER) + 1);
+			Say("the datacenter id is set to %d", configured_datacenter);
 			break;
 	}
 	WorldReload();
@@ -465,7 +482,7 @@ copy_database(void)
 	note_found(&databases[to]);
 	/* a copy of itself, which has made no ids meanwhile */
 	if (memcmp(&databases[to].disk.guard, &before.guard, sizeof(Guard)) == 0 &&
-		databases[to].disk.value <= before.guard.bound)
+		databases[to].disk.value <= Max(before.value, before.guard.bound))
 	{
 		databases[to].disk.found = before.found;
 		databases[to].disk.found_guard = before.found_guard;
@@ -515,6 +532,9 @@ WorldFault(void)
 				 (has_lost_ids || !has_all)))
 				break;
 			counts.promotions++;
+			/* the time since then comes again if the old primary has lived on */
+			if (RandomOneIn(2))
+				wall_offset -= reference - standby_had_all_at[standby];
 			restart(on_standby[standby], true, !has_all);
 			break;
 		case 2:
@@ -562,8 +582,7 @@ WorldRest(void)
 	configured_ahead = 20000;
 	configured_wait = 5000;
 	configured_jump = configured_set_back = -1;
-	if (configured_worker > LayoutLargest(world_layout, FIELD_WORKER))
-		configured_worker = LayoutLargest(world_layout, FIELD_WORKER);
+	fit_ids();
 	WorldReload();
 
 	/*
@@ -663,6 +682,7 @@ WorldBegin(void)
 	plan.cuts = PICK(0, 0, 1);
 	plan.crowded = plan.preloaded && plan.num_databases > 1 && RandomOneIn(2);
 	plan.deaf_clients = RandomOneIn(6);
+	plan.server_fails = RandomOneIn(6);
 	plan.advance = !plan.parallel && RandomOneIn(2);
 	plan.set_mark = RandomOneIn(4);
 	plan.lock_mark = RandomOneIn(6);
@@ -681,7 +701,7 @@ WorldBegin(void)
 	was_unbounded = configured_ahead < 0;
 	configured_wait = PICK(0, 100, 1000, 5000);
 	configured_jump = PICK(365 * 86400, 10, -1);
-	configured_worker = 0;
+	configured_worker = configured_datacenter = 0;
 	configuration = 1;
 
 	always_synchronous = has_lost_ids = has_other_layout = false;
@@ -690,6 +710,7 @@ WorldBegin(void)
 	next_xid = 800;
 	num_grants = 0;
 	memset(standby_returns_at, 0, sizeof(standby_returns_at));
+	standby_had_all_at[0] = standby_had_all_at[1] = reference;
 	memset(free_from, 0, sizeof(free_from));
 	reference = 1000000 + RandomBelow(1000000);
 	glitch_ends_at = drifted = 0;

@@ -95,6 +95,7 @@ extern int	run;				/* of the server: a start begins another one */
 extern int64 made_since_start;	/* the largest id of all databases */
 extern int	configured_ahead;
 extern int	configured_worker;
+extern int	configured_datacenter;
 extern int	configured_wait;
 extern int	configured_standby; /* that is synchronous, from 1 on; 0: none */
 extern bool always_synchronous; /* it is, since it had everything */
@@ -103,6 +104,7 @@ extern bool has_other_layout;	/* than in the beginning */
 extern Layout layouts[2];		/* that are changed for each other */
 extern TransactionId next_xid;
 extern int64 standby_returns_at[NUM_STANDBYS];
+extern int64 standby_had_all_at[NUM_STANDBYS];
 
 /* world.c */
 extern void WorldLease(void);
