@@ -16,7 +16,7 @@ OBJS = \
 	src/limit.o \
 	src/mark.o \
 	src/mask.o \
-	src/registry.o \
+	src/leaseworker.o \
 	src/settings.o \
 	src/shared.o \
 	src/slot.o \

@@ -24,7 +24,7 @@
 #include "decode.h"
 #include "extension.h"
 #include "generator.h"
-#include "registry.h"
+#include "leaseworker.h"
 #include "settings.h"
 #include "shared.h"
 
@@ -67,7 +67,7 @@ _PG_init(void)
 {
 	SettingsDefine();
 	SharedInit();
-	RegistryInit();
+	LeaseWorkerInit();
 	next_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 }

@@ -11,7 +11,7 @@
 #include "libpq-fe.h"
 #include "portability/instr_time.h"
 
-#include "registry.h"
+#include "leaseworker.h"
 
 /* A lease is renewed after its length divided by this number. */
 #define RENEWALS			3

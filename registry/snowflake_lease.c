@@ -3,7 +3,7 @@
  * snowflake_lease.c
  *	  The lease worker: leases a worker id from the registry.
  *
- * It is in a library of its own, the only one that uses libpq; src/registry.h
+ * It is in a library of its own, the only one that uses libpq; src/leaseworker.h
  * has the interface to the main library.
  *
  * The lease worker is a background worker that runs when the main library is
@@ -44,7 +44,7 @@
 #include "compat.h"
 #include "connection.h"
 #include "layout.h"
-#include "registry.h"
+#include "leaseworker.h"
 
 PG_MODULE_MAGIC;
 

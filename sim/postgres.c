@@ -243,6 +243,13 @@ LWLockIsExclusive(const LWLock *lock)
 	return LWLOCK_STATE(lock) >= EXCLUSIVE;
 }
 
+/* It is asked only by those who hold it. */
+bool
+LWLockHeldByMeInMode(LWLock *lock, LWLockMode mode)
+{
+	return LWLockIsExclusive(lock);
+}
+
 bool
 LWLockAcquire(LWLock *lock, LWLockMode mode)
 {

@@ -28,7 +28,7 @@ PG_FUNCTION_INFO_V1(snowflake_advance);
 
 /* Open the mark and lock its pages, waiting until others are done with it. */
 static void
-open_mark(Mark *mark, MarkMode mode)
+adjust_open_mark(Mark *mark, MarkMode mode)
 {
 	CallWaits	waits = {0};
 	MarkOpenResult result;
@@ -41,7 +41,7 @@ open_mark(Mark *mark, MarkMode mode)
 	if (!MarkLockPages(mark))
 	{
 		MarkClose(mark);
-		MarkThrowDamaged();
+		MarkReportDamaged();
 	}
 }
 
@@ -60,7 +60,7 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	SharedAttach();
 	reading = ClockPeek(DT_NOBEGIN);
 	SlotEnter();
-	open_mark(&mark, MARK_CREATE);
+	adjust_open_mark(&mark, MARK_CREATE);
 
 	/* the mark that covers the present limit is gone */
 	SlotForget();
@@ -85,7 +85,7 @@ snowflake_begin(PG_FUNCTION_ARGS)
 }
 
 static void
-refuse_advance(const Layout *layout, int64 id)
+adjust_refuse_advance(const Layout *layout, int64 id)
 {
 	const char *time =
 	timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, id)));
@@ -134,7 +134,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		if (force)
 			ClockRaiseIds(LayoutTickInstant(layout, tick));
 		else if (tick > LimitMaxAdvance(layout, ClockTick(layout, ClockIds(now))) + 1)
-			refuse_advance(layout, id);
+			adjust_refuse_advance(layout, id);
 		result = LimitMove(layout, worker, tick, force ? LIMIT_FORCE : LIMIT_ADVANCE, &found);
 		if (result == LIMIT_LOCKED)
 			LimitWaitForMark(&waits);
@@ -144,7 +144,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		{
 			int64		taken = LimitBoundBelow(layout, found.tick);
 
-			refuse_advance(layout, taken);
+			adjust_refuse_advance(layout, taken);
 		}
 	}
 	PG_RETURN_VOID();

@@ -99,7 +99,7 @@ ClockReference(void)
 
 /* Read both clocks at the same time, or nearly so. */
 static void
-read_clocks(TimestampTz *wall, int64 *reference)
+clock_read_both(TimestampTz *wall, int64 *reference)
 {
 	for (int i = 0; i < MAX_LOOKS; i++)
 	{
@@ -114,7 +114,7 @@ read_clocks(TimestampTz *wall, int64 *reference)
 
 /* When the last checkpoint began, by the clock at that time. */
 static TimestampTz
-read_checkpoint(void)
+clock_read_checkpoint(void)
 {
 	bool		crc_ok;
 	ControlFileData *control;
@@ -134,14 +134,14 @@ read_checkpoint(void)
 
 /* Note the offset of now, unless one has been noted, and that of a checkpoint. */
 static void
-note_offset(ClockState *clock, TimestampTz checkpoint)
+clock_note_offset(ClockState *clock, TimestampTz checkpoint)
 {
 	TimestampTz wall;
 	int64		reference;
 
 	if (clock->noted)
 		return;
-	read_clocks(&wall, &reference);
+	clock_read_both(&wall, &reference);
 	clock->offset = clock->highest = wall - reference;
 	clock->checkpoint_offset = checkpoint - reference;
 	clock->noted = true;
@@ -161,8 +161,8 @@ ClockNoteStart(ClockState *clock)
 	int64		offset;
 
 	if (!start.noted)
-		note_offset(&start, read_checkpoint());
-	read_clocks(&wall, &reference);
+		clock_note_offset(&start, clock_read_checkpoint());
+	clock_read_both(&wall, &reference);
 	offset = wall - reference;
 	start.offset = start.highest = Min(start.offset, offset);
 	*clock = start;
@@ -193,7 +193,7 @@ clock_paced(ClockState *clock, int64 reference)
  * instant of the reference clock.
  */
 static int64
-jump_to(ClockState *clock, int64 offset, int64 reference)
+clock_jump(ClockState *clock, int64 offset, int64 reference)
 {
 	int64		known = clock->checkpoint_offset;
 	TimestampTz paced = clock_paced(clock, reference);
@@ -206,20 +206,20 @@ jump_to(ClockState *clock, int64 offset, int64 reference)
 }
 
 static bool
-is_too_far(int64 jump)
+clock_is_too_far(int64 jump)
 {
 	return setting_max_jump >= 0 && jump > setting_max_jump * USECS_PER_SEC;
 }
 
 static bool
-is_doubtful(const ClockState *clock, int64 offset)
+clock_is_doubtful(const ClockState *clock, int64 offset)
 {
 	return offset >= clock->highest + LARGEST_UNDOUBTED;
 }
 
 /* Note a doubtful offset.  Returns whether it can be believed now. */
 static bool
-watch(ClockState *clock, int64 offset, int64 reference)
+clock_watch(ClockState *clock, int64 offset, int64 reference)
 {
 	int64		gap = reference - clock->seen_at;
 
@@ -240,7 +240,7 @@ watch(ClockState *clock, int64 offset, int64 reference)
 
 /* Count a step that was believed, and log it if it matters. */
 static void
-note_step(int64 step, TimestampTz wall)
+clock_note_step(int64 step, TimestampTz wall)
 {
 	if (step < 0)
 		StatsAddStepBack(-step, wall);
@@ -304,17 +304,17 @@ clock_judge(ClockState *clock, ClockReading *reading)
 	int64		step = 0;
 	bool		is_believed = true;
 
-	read_clocks(&wall, &reference);
+	clock_read_both(&wall, &reference);
 	used = offset = wall - reference;
-	if (is_doubtful(clock, offset))
+	if (clock_is_doubtful(clock, offset))
 	{
-		is_believed = watch(clock, offset, reference);
+		is_believed = clock_watch(clock, offset, reference);
 		used = is_believed ? clock->lowest : clock->offset;
 	}
 
 	/* before the first look, not even the offset of the start was checked */
-	if (!clock->started || (is_believed && is_doubtful(clock, used)))
-		reading->refused = is_too_far(jump_to(clock, used, reference));
+	if (!clock->started || (is_believed && clock_is_doubtful(clock, used)))
+		reading->refused = clock_is_too_far(clock_jump(clock, used, reference));
 	if (is_believed && !reading->refused)
 	{
 		step = used - clock->offset;
@@ -336,7 +336,7 @@ clock_judge(ClockState *clock, ClockReading *reading)
 	reading->time = reference + (reading->refused ? clock->offset : used);
 	reading->doubt = reading->refused || is_believed ? 0 : offset - used;
 	reading->doubted_for = clock->doubted ? reference - clock->doubted_since : 0;
-	reading->jump = jump_to(clock, offset, reference);
+	reading->jump = clock_jump(clock, offset, reference);
 	return step;
 }
 
@@ -366,7 +366,7 @@ ClockRead(void)
 	bool		noted;
 	bool		is_usual;
 
-	read_clocks(&wall, &reference);
+	clock_read_both(&wall, &reference);
 
 	/* usually nothing has changed */
 	LWLockAcquire(&shared->lock, LW_SHARED);
@@ -382,17 +382,17 @@ ClockRead(void)
 		return reading;
 	}
 	if (!noted)
-		checkpoint = read_checkpoint();
+		checkpoint = clock_read_checkpoint();
 
 	/* look again, as another session may have noted a step meanwhile */
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	note_offset(clock, checkpoint);
+	clock_note_offset(clock, checkpoint);
 	step = clock_judge(clock, &reading);
 	LWLockRelease(&shared->lock);
 
 	clock_add_ids(clock, &reading);
 	if (llabs(step) >= SMALLEST_STEP)
-		note_step(step, reading.time);
+		clock_note_step(step, reading.time);
 	return reading;
 }
 
@@ -410,12 +410,12 @@ ClockPeek(TimestampTz ids)
 	clock = shared->clock;
 	LWLockRelease(&shared->lock);
 	if (!clock.noted)
-		note_offset(&clock, read_checkpoint());
+		clock_note_offset(&clock, clock_read_checkpoint());
 	if (ids != DT_NOBEGIN)
 		clock_raise_ids(&clock, ids, ClockReference());
 	(void) clock_judge(&clock, &reading);
 	/* sooner or later */
-	reading.refused = (!clock.started || reading.doubt > 0) && is_too_far(reading.jump);
+	reading.refused = (!clock.started || reading.doubt > 0) && clock_is_too_far(reading.jump);
 	clock_add_ids(&clock, &reading);
 	return reading;
 }
@@ -456,7 +456,7 @@ ClockCheck(const ClockReading *reading)
 }
 
 void
-ClockThrowExhausted(const Layout *layout)
+ClockReportExhausted(const Layout *layout)
 {
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
@@ -487,13 +487,13 @@ ClockTick(const Layout *layout, TimestampTz time)
 	int64		tick;
 
 	if (!LayoutTimeToTick(layout, Max(time, layout->epoch), &tick))
-		ClockThrowExhausted(layout);
+		ClockReportExhausted(layout);
 	return tick;
 }
 
 /* Sleep for up to so many us.  Returns for how long. */
 static int64
-sleep_for(int64 us, const char *wait_event)
+clock_sleep(int64 us, const char *wait_event)
 {
 	int64		begin = ClockReference();
 	int64		slept;
@@ -525,8 +525,8 @@ ClockKeepWaiting(int64 missing, const char *wait_event, int64 at_least,
 		return false;
 	if (waits->waited == 0)
 		StatsAdd(STATS_WAITS, 1);
-	waits->waited += sleep_for(missing != 0 ? Min(missing, LONGEST_SLEEP) :
-							   Min(SLEEP_FOR_OTHERS, left), wait_event);
+	waits->waited += clock_sleep(missing != 0 ? Min(missing, LONGEST_SLEEP) :
+								 Min(SLEEP_FOR_OTHERS, left), wait_event);
 	return true;
 }
 
@@ -543,8 +543,8 @@ ClockKeepWatching(CallWaits *waits)
 		return false;
 	if (waits->watched == 0)
 		StatsAdd(STATS_WAITS, 1);
-	slept = sleep_for(CLOCK_LOOK_INTERVAL, WAIT_CLOCK);
-	/* as in watch(): nobody watched while the process was stopped */
+	slept = clock_sleep(CLOCK_LOOK_INTERVAL, WAIT_CLOCK);
+	/* as in clock_watch(): nobody watched while the process was stopped */
 	if (slept <= LONGEST_GAP)
 		waits->watched += slept;
 	return true;

@@ -56,7 +56,7 @@ extern TimestampTz ClockNow(const Layout *layout, CallWaits *waits);
 extern uint64 ClockTick(const Layout *layout, TimestampTz time);
 pg_noreturn extern void ClockReportBeforeEpoch(const Layout *layout);
 extern int64 ClockReference(void);
-pg_noreturn extern void ClockThrowExhausted(const Layout *layout);
+pg_noreturn extern void ClockReportExhausted(const Layout *layout);
 extern void ClockNoteStart(ClockState *clock);
 extern bool ClockKeepWaiting(int64 missing, const char *wait_event,
 							 int64 at_least, CallWaits *waits);

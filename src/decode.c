@@ -44,7 +44,7 @@ typedef struct CallSite
 } CallSite;
 
 static CallSite *
-get_call_site(FunctionCallInfo fcinfo)
+decode_get_call_site(FunctionCallInfo fcinfo)
 {
 	if (fcinfo->flinfo->fn_extra == NULL)
 		fcinfo->flinfo->fn_extra =
@@ -67,7 +67,7 @@ CallLayout(FunctionCallInfo fcinfo, int arg)
 		return SharedLayoutToRead();
 
 	/* the text is usually a constant: parse it once */
-	site = get_call_site(fcinfo);
+	site = decode_get_call_site(fcinfo);
 	layout_text = PG_GETARG_TEXT_PP(arg);
 	size = VARSIZE_ANY(layout_text);
 	if (site->layout_text == NULL ||
@@ -97,7 +97,7 @@ CallLayout(FunctionCallInfo fcinfo, int arg)
 Datum
 CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
 {
-	CallSite   *site = get_call_site(fcinfo);
+	CallSite   *site = decode_get_call_site(fcinfo);
 
 	if (site->tupdesc == NULL)
 	{
@@ -131,7 +131,7 @@ CallCheckColumns(TupleDesc tupdesc, int number)
 
 /* One field of an id as SQL sees it; NULL if the layout has no such field. */
 static Datum
-field_datum(const Layout *layout, LayoutField field, int64 id, bool *isnull)
+decode_field_datum(const Layout *layout, LayoutField field, int64 id, bool *isnull)
 {
 	int64		value = LayoutGet(layout, field, id);
 
@@ -152,8 +152,8 @@ snowflake_decode(PG_FUNCTION_ARGS)
 
 	LayoutCheckId(layout, id);
 	for (int field = 0; field < LAYOUT_NUM_FIELDS; field++)
-		values[field] = field_datum(layout, (LayoutField) field, id,
-									&nulls[field]);
+		values[field] = decode_field_datum(layout, (LayoutField) field, id,
+										   &nulls[field]);
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }
 
@@ -165,7 +165,7 @@ decode_field(FunctionCallInfo fcinfo, LayoutField field)
 	const Layout *layout = CallLayout(fcinfo, 1);
 
 	LayoutCheckId(layout, id);
-	return field_datum(layout, field, id, &fcinfo->isnull);
+	return decode_field_datum(layout, field, id, &fcinfo->isnull);
 }
 
 #define FIELD_FUNCTION(name, field) \
@@ -186,7 +186,7 @@ FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
 
 /* The tick of an instant.  Throws an error if the layout has none for it. */
 static int64
-instant_to_tick(const Layout *layout, TimestampTz instant)
+decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 {
 	int64		tick;
 
@@ -223,7 +223,7 @@ snowflake_compose(PG_FUNCTION_ARGS)
 	layout = CallLayout(fcinfo, LAYOUT_NUM_FIELDS);
 
 	id = LayoutPut(layout, FIELD_TIME,
-				   instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(FIELD_TIME)));
+				   decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(FIELD_TIME)));
 
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
 	{
@@ -247,12 +247,12 @@ snowflake_from_timestamp(PG_FUNCTION_ARGS)
 	const Layout *layout = CallLayout(fcinfo, 1);
 
 	PG_RETURN_INT64(LayoutPut(layout, FIELD_TIME,
-							  instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(0))));
+							  decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(0))));
 }
 
 /* The largest id before the tick of any instant; -1 if there is none. */
 static int64
-last_before(const Layout *layout, TimestampTz instant)
+decode_last_before(const Layout *layout, TimestampTz instant)
 {
 	int64		tick;
 
@@ -263,13 +263,13 @@ last_before(const Layout *layout, TimestampTz instant)
 	return LayoutPut(layout, FIELD_TIME, tick) - 1;
 }
 
-/* last_before(instant timestamptz [, layout text]) */
+/* decode_last_before(instant timestamptz [, layout text]) */
 Datum
 snowflake_last_before(PG_FUNCTION_ARGS)
 {
 	const Layout *layout = CallLayout(fcinfo, 1);
 
-	PG_RETURN_INT64(last_before(layout, PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(decode_last_before(layout, PG_GETARG_TIMESTAMPTZ(0)));
 }
 
 /* first_from(instant timestamptz [, layout text]) */
@@ -277,14 +277,14 @@ Datum
 snowflake_first_from(PG_FUNCTION_ARGS)
 {
 	const Layout *layout = CallLayout(fcinfo, 1);
-	int64		last = last_before(layout, PG_GETARG_TIMESTAMPTZ(0));
+	int64		last = decode_last_before(layout, PG_GETARG_TIMESTAMPTZ(0));
 
 	/* no bigint is greater than the last id of 63 bits */
 	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);
 }
 
 static void
-append_field(StringInfo text, const Layout *layout, LayoutField field, int64 id)
+decode_append_field(StringInfo text, const Layout *layout, LayoutField field, int64 id)
 {
 	int64		value = LayoutGet(layout, field, id);
 
@@ -326,7 +326,7 @@ DecodePicture(const Layout *layout, int64 id, int line)
 			appendStringInfoSpaces(&text, layout->bits[layout->order[i]]);
 	}
 	if (line > 1)
-		append_field(&text, layout, layout->order[num_marks], id);
+		decode_append_field(&text, layout, layout->order[num_marks], id);
 	return text.data;
 }
 

@@ -357,7 +357,7 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 	{
 		if (range->floor > (uint64) layout->last_tick)
 			generator_report_exhausted(layout, range->floor, false);
-		ClockThrowExhausted(layout);
+		ClockReportExhausted(layout);
 	}
 	if (tick >= range->lease_end)
 	{
@@ -456,6 +456,8 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		tried = true;
 	}
 
+	/* invariant 5, and the lease */
+	Assert(tick >= range.floor && tick >= config.worker.lease_start && tick < range.end);
 	window.limit = range.limit;
 	window.reloaded_at = PgReloadTime;
 	window.lane.version = config.worker.version;
@@ -478,10 +480,14 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 static inline int
 generator_take(int count, int64 tag_bits)
 {
+	uint64		before PG_USED_FOR_ASSERTS_ONLY = last_word;
 	int			taken = LaneTake(&window.lane, count, &last_word);
 
 	if (likely(taken > 0))
 	{
+		/* invariants 2 and 4 */
+		Assert(last_word > before &&
+			   last_word >> config.layout.bits[FIELD_SEQUENCE] < window.limit);
 		last_id = LayoutPut(&config.layout, FIELD_TIME, last_word >> config.layout.bits[FIELD_SEQUENCE]) |
 			LayoutPut(&config.layout, FIELD_SEQUENCE, last_word & config.sequence_mask) |
 			window.id_bits | tag_bits;

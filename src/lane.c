@@ -109,6 +109,8 @@ LaneBeginChange(void)
 void
 LaneEndChange(void)
 {
+	/* invariant 3: nobody has seen half of the change */
+	Assert(LWLockHeldByMeInMode(&shared->lock, LW_EXCLUSIVE));
 	for (int i = 0; i < MAX_LANES; i++)
 		pg_atomic_fetch_add_u64(&shared->lanes[i].word, 1);
 	LWLockRelease(&shared->lock);

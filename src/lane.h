@@ -48,6 +48,8 @@ LaneTake(const Window *window, int count, uint64 *last_word)
 		last = Min(word + (count - 1), window->last);
 	} while (unlikely(!pg_atomic_compare_exchange_u64(window->word, &old, last)));
 
+	/* invariant 1 */
+	Assert(last >= word && word > old);
 	*last_word = last;
 	return last - word + 1;
 }

@@ -89,7 +89,7 @@ static const struct
 #define MAX_TEXT_LENGTH 500
 
 static bool
-read_number(const char *digits, int64 *number)
+layout_read_number(const char *digits, int64 *number)
 {
 	char	   *end;
 
@@ -102,14 +102,14 @@ read_number(const char *digits, int64 *number)
 }
 
 static bool
-read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
+layout_read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 {
 	bool		is_time = (field == FIELD_TIME);
 	int64		least = is_time ? 1 : 0;
 	int64		most = is_time ? LAYOUT_MAX_TIME_BITS : LAYOUT_MAX_FIELD_BITS;
 	int64		bits;
 
-	if (!read_number(value, &bits) || bits < least || bits > most)
+	if (!layout_read_number(value, &bits) || bits < least || bits > most)
 	{
 		*reason = psprintf("\"%s:%s\" is not valid: the field takes %d to %d bits.",
 						   layout_field_names[field], value,
@@ -125,7 +125,7 @@ read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
 }
 
 static bool
-read_tick(const char *value, Layout *layout, char **reason)
+layout_read_tick(const char *value, Layout *layout, char **reason)
 {
 	size_t		num_digits = strspn(value, "0123456789");
 
@@ -152,7 +152,7 @@ read_tick(const char *value, Layout *layout, char **reason)
  * "+" any sign.
  */
 static bool
-skip(const char **text, const char *shape)
+layout_skip(const char **text, const char *shape)
 {
 	const char *c = *text;
 
@@ -172,11 +172,11 @@ skip(const char **text, const char *shape)
  * what follows.
  */
 static bool
-is_instant(const char *text, const char **zone)
+layout_is_instant(const char *text, const char **zone)
 {
-	if (!skip(&text, "dddd-dd-ddTdd:dd"))
+	if (!layout_skip(&text, "dddd-dd-ddTdd:dd"))
 		return false;
-	if (skip(&text, ":dd") && skip(&text, ".d"))
+	if (layout_skip(&text, ":dd") && layout_skip(&text, ".d"))
 		text += strspn(text, "0123456789");
 	*zone = text;
 	return true;
@@ -184,10 +184,10 @@ is_instant(const char *text, const char **zone)
 
 /* Z, +hh, +hhmm or +hh:mm */
 static bool
-is_zone(const char *zone)
+layout_is_zone(const char *zone)
 {
-	if (!skip(&zone, "Z") && skip(&zone, "+dd") && !skip(&zone, ":dd"))
-		(void) skip(&zone, "dd");
+	if (!layout_skip(&zone, "Z") && layout_skip(&zone, "+dd") && !layout_skip(&zone, ":dd"))
+		(void) layout_skip(&zone, "dd");
 	return *zone == '\0';
 }
 
@@ -198,7 +198,7 @@ is_zone(const char *zone)
  * it is given the settings.
  */
 static bool
-read_instant(const char *value, const char *zone_text, TimestampTz *instant)
+layout_read_instant(const char *value, const char *zone_text, TimestampTz *instant)
 {
 	char	   *text = psprintf("%.*s%s", (int) (zone_text - value), value,
 								isalpha((unsigned char) *zone_text) ? "+00" : zone_text);
@@ -222,7 +222,7 @@ read_instant(const char *value, const char *zone_text, TimestampTz *instant)
 
 /* Take an instant apart, in UTC.  False unless its year has four digits. */
 static bool
-to_fields(TimestampTz instant, struct pg_tm *tm, fsec_t *fsec)
+layout_to_fields(TimestampTz instant, struct pg_tm *tm, fsec_t *fsec)
 {
 	return timestamp2tm(instant, NULL, tm, fsec, NULL, NULL) == 0 &&
 		tm->tm_year >= 1 && tm->tm_year <= 9999;
@@ -230,26 +230,26 @@ to_fields(TimestampTz instant, struct pg_tm *tm, fsec_t *fsec)
 
 /* Read an instant.  If it is not one, return false and a reason. */
 static bool
-parse_instant(const char *text, TimestampTz *instant, char **reason)
+layout_parse_instant(const char *text, TimestampTz *instant, char **reason)
 {
 	const char *zone;
 	struct pg_tm tm;
 	fsec_t		fsec;
 
-	if (!is_instant(text, &zone))
+	if (!layout_is_instant(text, &zone))
 		*reason = psprintf("\"epoch:%s\" is neither an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, nor Unix milliseconds, such as 1767225600000.",
 						   text);
 	else if (*zone == '\0')
 		*reason = psprintf("\"epoch:%s\" has no zone; append \"Z\" for UTC, or an offset such as \"+01:00\".",
 						   text);
-	else if (!is_zone(zone))
+	else if (!layout_is_zone(zone))
 		*reason = psprintf("\"epoch:%s\" ends with \"%s\", which is not a zone; use \"Z\" for UTC, or an offset such as \"+01:00\".",
 						   text, zone);
-	else if (!read_instant(text, zone, instant))
+	else if (!layout_read_instant(text, zone, instant))
 		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
 						   text);
 	/* its zone may shift it to a year that LayoutInstantToText() cannot write */
-	else if (!to_fields(*instant, &tm, &fsec))
+	else if (!layout_to_fields(*instant, &tm, &fsec))
 		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
 						   text);
 	else
@@ -258,12 +258,12 @@ parse_instant(const char *text, TimestampTz *instant, char **reason)
 }
 
 static bool
-read_epoch(const char *value, Layout *layout, char **reason)
+layout_read_epoch(const char *value, Layout *layout, char **reason)
 {
 	int64		unix_ms;
 
-	if (!read_number(value, &unix_ms))
-		return parse_instant(value, &layout->epoch, reason);
+	if (!layout_read_number(value, &unix_ms))
+		return layout_parse_instant(value, &layout->epoch, reason);
 	if (!pg_mul_s64_overflow(unix_ms, 1000, &layout->epoch) &&
 		!pg_sub_s64_overflow(layout->epoch, UNIX_EPOCH_TO_POSTGRES,
 							 &layout->epoch) &&
@@ -275,7 +275,7 @@ read_epoch(const char *value, Layout *layout, char **reason)
 }
 
 static const char *
-find_preset(const char *name)
+layout_find_preset(const char *name)
 {
 	for (int i = 0; i < lengthof(presets); i++)
 	{
@@ -286,7 +286,7 @@ find_preset(const char *name)
 }
 
 static char *
-list_presets(void)
+layout_list_presets(void)
 {
 	StringInfoData list;
 
@@ -298,7 +298,7 @@ list_presets(void)
 
 /* Read one word of a layout that is not a preset: key, colon, value. */
 static bool
-read_word(char *word, Layout *layout, uint32 *seen, char **reason)
+layout_read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 {
 	char	   *value = strchr(word, ':');
 	int			key = value == NULL ? NUM_KEYS : 0;
@@ -310,7 +310,7 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 	if (key == NUM_KEYS)
 	{
 		*reason = psprintf("\"%s\" is neither a field (time, datacenter, worker, timeline, lane, sequence, tag) with its bits, nor \"tick:\", nor \"epoch:\", nor a preset that comes first (%s).",
-						   word, list_presets());
+						   word, layout_list_presets());
 		return false;
 	}
 	if (*seen & (1 << key))
@@ -321,10 +321,10 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 	*seen |= 1 << key;
 
 	if (key == KEY_TICK)
-		return read_tick(value, layout, reason);
+		return layout_read_tick(value, layout, reason);
 	if (key == KEY_EPOCH)
-		return read_epoch(value, layout, reason);
-	return read_bits((LayoutField) key, value, layout, reason);
+		return layout_read_epoch(value, layout, reason);
+	return layout_read_bits((LayoutField) key, value, layout, reason);
 }
 
 /*
@@ -332,7 +332,7 @@ read_word(char *word, Layout *layout, uint32 *seen, char **reason)
  * (Seata's, for example), so show how to decode them.
  */
 static char *
-explain_order(const Layout *layout)
+layout_explain_order(const Layout *layout)
 {
 	StringInfoData text;
 
@@ -354,7 +354,7 @@ explain_order(const Layout *layout)
 
 /* Compute order, shifts and last tick from the bits, tick and epoch. */
 static bool
-finish_layout(Layout *layout, char **reason)
+layout_finish_layout(Layout *layout, char **reason)
 {
 	int			num_fields = layout->num_fields;
 	int			shift = 0;
@@ -391,7 +391,7 @@ finish_layout(Layout *layout, char **reason)
 
 	if (layout->order[0] != FIELD_TIME)
 	{
-		*reason = explain_order(layout);
+		*reason = layout_explain_order(layout);
 		return false;
 	}
 
@@ -433,10 +433,10 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 	for (word = strtok_r(words, " \t\r\n", &rest); word != NULL;
 		 word = strtok_r(NULL, " \t\r\n", &rest))
 	{
-		const char *preset = first ? find_preset(word) : NULL;
+		const char *preset = first ? layout_find_preset(word) : NULL;
 
 		if (preset != NULL ? !LayoutParse(preset, layout, reason) :
-			!read_word(word, layout, &seen, reason))
+			!layout_read_word(word, layout, &seen, reason))
 			return false;
 		first = false;
 	}
@@ -447,7 +447,7 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 		*reason = pstrdup("A layout needs the field \"time\", such as \"time:41 worker:10 sequence:12\".");
 		return false;
 	}
-	return finish_layout(layout, reason);
+	return layout_finish_layout(layout, reason);
 }
 
 /*
@@ -462,7 +462,7 @@ LayoutInstantToText(TimestampTz instant)
 	char		fraction[8] = "";
 
 	/* microseconds since 1970 could overflow */
-	if (!to_fields(instant, &tm, &fsec))
+	if (!layout_to_fields(instant, &tm, &fsec))
 		return psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
 						UNIX_EPOCH_TO_POSTGRES / 1000);
 

@@ -186,7 +186,7 @@ LimitEnter(const Layout *layout)
 	}
 	MarkClose(&mark);
 	if (!is_sound)
-		MarkThrowDamaged();
+		MarkReportDamaged();
 	return true;
 }
 
@@ -247,7 +247,7 @@ void
 LimitWaitForMark(CallWaits *waits)
 {
 	if (!ClockKeepWaiting(0, WAIT_MARK, 0, waits))
-		MarkThrowLocked();
+		MarkReportLocked();
 }
 
 /*
@@ -283,7 +283,7 @@ LimitOtherSystem(const Guard *guard)
 
 /* A copy of a server, as by pg_createsubscriber, has the same worker id. */
 static void
-report_other_system(uint64 system, bool leased)
+limit_report_other_system(uint64 system, bool leased)
 {
 	pg_atomic_write_u64(&shared->other_system, system);
 	if (!leased)
@@ -442,12 +442,12 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick,
 	ConditionVariableBroadcast(&shared->limit_moved);
 
 	if (report.damaged)
-		MarkThrowDamaged();
+		MarkReportDamaged();
 	if (report.was_lowered)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
 				 errdetail("It has been corrected.")));
 	if (report.other_system != 0)
-		report_other_system(report.other_system, worker->leased);
+		limit_report_other_system(report.other_system, worker->leased);
 	return result;
 }

@@ -95,8 +95,8 @@
 #define MARK_LOCK_SUBID		1
 
 /* The two relations, as the session has found them. */
-static Oid	sequence_oid = InvalidOid;
-static Oid	view_oid = InvalidOid;
+static Oid	mark_sequence_oid = InvalidOid;
+static Oid	mark_guard_oid = InvalidOid;
 
 /*
  * Which one made a row, of the running transaction and its subtransactions,
@@ -116,7 +116,7 @@ mark_running_maker(HeapTuple tuple)
  * running one has dropped or updated an earlier extension.
  */
 static TransactionId
-created_here(bool *dropped)
+mark_created_here(bool *dropped)
 {
 	Oid			current = get_extension_oid("snowflake", true);
 	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
@@ -151,12 +151,12 @@ created_here(bool *dropped)
  * extension, and none was dropped, because then there is no old mark.
  */
 static void
-check_stays(const Mark *mark)
+mark_check_stays(const Mark *mark)
 {
 	bool		dropped;
 
 	if (TransactionIdIsValid(mark->changed_by) &&
-		(mark->changed_by != created_here(&dropped) || dropped))
+		(mark->changed_by != mark_created_here(&dropped) || dropped))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark was changed in this transaction"),
@@ -165,7 +165,7 @@ check_stays(const Mark *mark)
 }
 
 void
-MarkThrowLocked(void)
+MarkReportLocked(void)
 {
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_LOCK_NOT_AVAILABLE),
@@ -177,45 +177,45 @@ MarkThrowLocked(void)
 
 /* What to do about a mark that cannot be used. */
 static int
-errhint_create_again(void)
+mark_errhint_create_again(void)
 {
 	return errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.");
 }
 
 void
-MarkThrowDamaged(void)
+MarkReportDamaged(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("snowflake mark is damaged"),
 			 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
-			 errhint_create_again()));
+			 mark_errhint_create_again()));
 }
 
 static void
-throw_empty(void)
+mark_report_empty(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("materialized view \"snowflake_internal.guard\" has no row"),
 			 errdetail("It held the bound of all snowflake ids of this database."),
-			 errhint_create_again()));
+			 mark_errhint_create_again()));
 }
 
 /* Find the two relations in the catalogs. */
 static bool
-find_relations(void)
+mark_find_relations(void)
 {
 	Oid			schema;
 
-	if (OidIsValid(view_oid))
+	if (OidIsValid(mark_guard_oid))
 		return true;
 	schema = ExtensionSchema();
-	sequence_oid = get_relname_relid("mark", schema);
-	view_oid = get_relname_relid("guard", schema);
-	if (!OidIsValid(sequence_oid))
-		view_oid = InvalidOid;
-	return OidIsValid(view_oid);
+	mark_sequence_oid = get_relname_relid("mark", schema);
+	mark_guard_oid = get_relname_relid("guard", schema);
+	if (!OidIsValid(mark_sequence_oid))
+		mark_guard_oid = InvalidOid;
+	return OidIsValid(mark_guard_oid);
 }
 
 /*
@@ -225,7 +225,7 @@ find_relations(void)
 static bool
 mark_look_up_guard(Mark *mark)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(view_oid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(mark_guard_oid));
 	Form_pg_class form;
 	bool		usable;
 
@@ -236,7 +236,7 @@ mark_look_up_guard(Mark *mark)
 		form->relpersistence == RELPERSISTENCE_PERMANENT &&
 		form->relam == HEAP_TABLE_AM_OID;
 	if (!form->relispopulated && mark->mode != MARK_PEEK)
-		throw_empty();
+		mark_report_empty();
 	if (!usable && mark->mode != MARK_PEEK)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -245,7 +245,7 @@ mark_look_up_guard(Mark *mark)
 				 errdetail("It must be a permanent materialized view of the access method \"heap\"."),
 				 errhint("Use ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
 	mark->changed_by = mark_running_maker(tuple);
-	mark->view_file = compat_file(form);
+	mark->guard_file = compat_file(form);
 	ReleaseSysCache(tuple);
 	return usable;
 }
@@ -254,7 +254,7 @@ mark_look_up_guard(Mark *mark)
 static bool
 mark_look_up_sequence(Mark *mark)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(sequence_oid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(mark_sequence_oid));
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
@@ -264,33 +264,33 @@ mark_look_up_sequence(Mark *mark)
 }
 
 static void
-unlock_relations(const Mark *mark)
+mark_unlock_relations(const Mark *mark)
 {
 	if (mark->has_sequence)
-		UnlockRelationOid(sequence_oid, mark->lockmode);
-	UnlockRelationOid(view_oid, mark->lockmode);
+		UnlockRelationOid(mark_sequence_oid, mark->lockmode);
+	UnlockRelationOid(mark_guard_oid, mark->lockmode);
 }
 
 /* Lock the two relations, and look them up.  The guard will do. */
 static MarkOpenResult
-lock_relations(Mark *mark)
+mark_lock_relations(Mark *mark)
 {
-	if (!ConditionalLockRelationOid(view_oid, mark->lockmode))
+	if (!ConditionalLockRelationOid(mark_guard_oid, mark->lockmode))
 		return MARK_LOCKED;
-	mark->has_sequence = ConditionalLockRelationOid(sequence_oid, mark->lockmode);
+	mark->has_sequence = ConditionalLockRelationOid(mark_sequence_oid, mark->lockmode);
 
 	/* now that we hold the locks, they can no longer change */
 	if (mark_look_up_guard(mark) &&
 		(!mark->has_sequence || mark_look_up_sequence(mark)))
 		return MARK_OPENED;
-	unlock_relations(mark);
+	mark_unlock_relations(mark);
 	/* others may have taken the place of relations that are gone */
-	view_oid = InvalidOid;
+	mark_guard_oid = InvalidOid;
 	return MARK_MISSING;
 }
 
 static void
-unlock_mark(Mark *mark)
+mark_end_writing(Mark *mark)
 {
 	LockRelease(&mark->lock, ExclusiveLock, false);
 	RESUME_INTERRUPTS();
@@ -303,14 +303,14 @@ unlock_mark(Mark *mark)
  * may ask for PostgreSQL's DEBUG messages, and then not read them.
  */
 static bool
-lock_mark(Mark *mark)
+mark_begin_writing(Mark *mark)
 {
 	mark->nest_level = NewGUCNestLevel();
 	(void) set_config_option("client_min_messages", "error",
 							 PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE,
 							 true, 0, false);
 	SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, RelationRelationId,
-					   view_oid, MARK_LOCK_SUBID);
+					   mark_guard_oid, MARK_LOCK_SUBID);
 	if (LockAcquire(&mark->lock, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
 	{
 		AtEOXact_GUC(true, mark->nest_level);
@@ -328,10 +328,11 @@ MarkOpen(Mark *mark, MarkMode mode)
 
 	mark->mode = mode;
 	mark->lockmode = mode >= MARK_WRITE ? RowExclusiveLock : AccessShareLock;
+	mark->xlog = NULL;
 	do
 	{
-		if (find_relations())
-			result = lock_relations(mark);
+		if (mark_find_relations())
+			result = mark_lock_relations(mark);
 		else if (mode == MARK_PEEK)
 			return MARK_MISSING;
 		else
@@ -339,35 +340,37 @@ MarkOpen(Mark *mark, MarkMode mode)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("snowflake mark does not exist"),
 					 errdetail("The extension must have the sequence \"snowflake_internal.mark\" and the materialized view \"snowflake_internal.guard\"."),
-					 errhint_create_again()));
+					 mark_errhint_create_again()));
 	} while (result == MARK_MISSING && mode != MARK_PEEK);
 	if (result != MARK_OPENED || mode < MARK_WRITE)
 		return result;
 
 	if (mode == MARK_WRITE)
-		check_stays(mark);
-	mark->view = relation_open(view_oid, NoLock);
-	if (lock_mark(mark))
+		mark_check_stays(mark);
+	mark->guard_relation = relation_open(mark_guard_oid, NoLock);
+	if (mark_begin_writing(mark))
 		return MARK_OPENED;
-	relation_close(mark->view, NoLock);
-	unlock_relations(mark);
+	relation_close(mark->guard_relation, NoLock);
+	mark_unlock_relations(mark);
 	return MARK_BUSY;
 }
 
 void
 MarkClose(Mark *mark)
 {
+	/* its pages were unlocked */
+	Assert(mark->xlog == NULL);
 	if (mark->mode >= MARK_WRITE)
 	{
-		unlock_mark(mark);
-		relation_close(mark->view, NoLock);
+		mark_end_writing(mark);
+		relation_close(mark->guard_relation, NoLock);
 	}
-	unlock_relations(mark);
+	mark_unlock_relations(mark);
 }
 
 /* The data of the first row of a page, of at least "size" bytes; or NULL. */
 static char *
-first_row(Buffer buffer, Size size)
+mark_first_row(Buffer buffer, Size size)
 {
 	Page		page = BufferGetPage(buffer);
 
@@ -391,22 +394,22 @@ first_row(Buffer buffer, Size size)
 
 /* The row of a locked page; NULL if it is damaged. */
 static Form_pg_sequence_data
-sequence_row(const Mark *mark)
+mark_sequence_row(const Mark *mark)
 {
 	return (Form_pg_sequence_data)
-		first_row(mark->sequence_buffer,
-				  offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
+		mark_first_row(mark->sequence_buffer,
+					   offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
 }
 
 static char *
-view_row(const Mark *mark)
+mark_guard_row(const Mark *mark)
 {
-	return first_row(mark->view_buffer, sizeof(Guard));
+	return mark_first_row(mark->guard_buffer, sizeof(Guard));
 }
 
 /* A session that makes one id need not build relcache entries. */
 static Buffer
-pin_page(CompatFile file)
+mark_pin_page(CompatFile file)
 {
 	return ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0, RBM_NORMAL, NULL, true);
 }
@@ -422,20 +425,20 @@ MarkLockPages(Mark *mark)
 
 	/* all of this may throw, so do it first */
 	if (mark->has_sequence)
-		mark->sequence_buffer = pin_page(mark->sequence_file);
-	mark->view_buffer = pin_page(mark->view_file);
-	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->view) : NULL;
+		mark->sequence_buffer = mark_pin_page(mark->sequence_file);
+	mark->guard_buffer = mark_pin_page(mark->guard_file);
+	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->guard_relation) : NULL;
 
 	if (mark->has_sequence)
 		LockBuffer(mark->sequence_buffer, lock);
-	LockBuffer(mark->view_buffer, lock);
-	if ((mark->has_sequence && sequence_row(mark) == NULL) || view_row(mark) == NULL)
+	LockBuffer(mark->guard_buffer, lock);
+	if ((mark->has_sequence && mark_sequence_row(mark) == NULL) || mark_guard_row(mark) == NULL)
 	{
 		MarkUnlockPages(mark);
 		return false;
 	}
-	memcpy(&mark->guard, view_row(mark), sizeof(Guard));
-	mark->value = mark->has_sequence ? sequence_row(mark)->last_value : mark->guard.bound;
+	memcpy(&mark->guard, mark_guard_row(mark), sizeof(Guard));
+	mark->value = mark->has_sequence ? mark_sequence_row(mark)->last_value : mark->guard.bound;
 	return true;
 }
 
@@ -443,7 +446,7 @@ MarkLockPages(Mark *mark)
 void
 MarkUnlockPages(Mark *mark)
 {
-	UnlockReleaseBuffer(mark->view_buffer);
+	UnlockReleaseBuffer(mark->guard_buffer);
 	if (mark->has_sequence)
 		UnlockReleaseBuffer(mark->sequence_buffer);
 	if (mark->xlog != NULL)
@@ -468,7 +471,7 @@ MarkPeek(Mark *mark)
 
 /* The row in the copy of its page that will be written. */
 static char *
-copy_of_row(GenericXLogState *state, Buffer buffer, const void *row)
+mark_row_to_write(GenericXLogState *state, Buffer buffer, const void *row)
 {
 	ptrdiff_t	offset = (const char *) row - (const char *) BufferGetPage(buffer);
 
@@ -485,16 +488,17 @@ MarkWritePages(Mark *mark)
 {
 	XLogRecPtr	lsn;
 
+	Assert(mark->mode >= MARK_WRITE && mark->xlog != NULL);
 	if (mark->has_sequence)
 	{
 		Form_pg_sequence_data data = (Form_pg_sequence_data)
-		copy_of_row(mark->xlog, mark->sequence_buffer, sequence_row(mark));
+		mark_row_to_write(mark->xlog, mark->sequence_buffer, mark_sequence_row(mark));
 
 		data->last_value = mark->guard.bound;
 		data->log_cnt = 0;
 		data->is_called = true;
 	}
-	memcpy(copy_of_row(mark->xlog, mark->view_buffer, view_row(mark)), &mark->guard, sizeof(Guard));
+	memcpy(mark_row_to_write(mark->xlog, mark->guard_buffer, mark_guard_row(mark)), &mark->guard, sizeof(Guard));
 	lsn = GenericXLogFinish(mark->xlog);
 	mark->xlog = NULL;
 	MarkUnlockPages(mark);
@@ -577,8 +581,8 @@ MarkCurrentGuard(void)
 	bool		dropped;
 
 	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
-		MarkThrowLocked();
-	view = relation_open(view_oid, NoLock);
+		MarkReportLocked();
+	view = relation_open(mark_guard_oid, NoLock);
 	has_page = RelationGetNumberOfBlocks(view) > 0;
 	relation_close(view, NoLock);
 	is_sound = has_page && MarkLockPages(&mark);
@@ -589,8 +593,8 @@ MarkCurrentGuard(void)
 	}
 	MarkClose(&mark);
 	if (has_page && !is_sound)
-		MarkThrowDamaged();
-	if (!has_page && !TransactionIdIsValid(created_here(&dropped)))
-		throw_empty();
+		MarkReportDamaged();
+	if (!has_page && !TransactionIdIsValid(mark_created_here(&dropped)))
+		mark_report_empty();
 	return guard;
 }

@@ -51,16 +51,16 @@ typedef struct Mark
 
 	/* for mark.c */
 	MarkMode	mode;
-	int			nest_level;		/* of settings, see lock_mark() */
+	int			nest_level;		/* of settings, see mark_begin_writing() */
 	LOCKMODE	lockmode;
 	LOCKTAG		lock;
 	TransactionId changed_by;	/* see mark_running_maker() */
 	bool		has_sequence;	/* it can be read and written now */
-	Relation	view;			/* to write it */
+	Relation	guard_relation; /* to write it */
 	CompatFile	sequence_file;
-	CompatFile	view_file;
+	CompatFile	guard_file;
 	Buffer		sequence_buffer;
-	Buffer		view_buffer;
+	Buffer		guard_buffer;
 	GenericXLogState *xlog;
 } Mark;
 
@@ -71,8 +71,8 @@ extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
 extern bool MarkPeek(Mark *mark);
 extern Guard MarkCurrentGuard(void);
-pg_noreturn extern void MarkThrowLocked(void);
-pg_noreturn extern void MarkThrowDamaged(void);
+pg_noreturn extern void MarkReportLocked(void);
+pg_noreturn extern void MarkReportDamaged(void);
 extern bool MarkFlush(XLogRecPtr lsn);
 extern uint64 MarkStandbys(void);
 

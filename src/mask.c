@@ -92,7 +92,7 @@ static const SHA256_CTX initial_state = {
 
 /* The state after the block of the key, combined with "pad". */
 static SHA256_CTX
-state_after_key(MaskBytes key, uint8 pad)
+mask_state_after_key(MaskBytes key, uint8 pad)
 {
 	uint8		block[PG_SHA256_BLOCK_LENGTH] = {0};
 	SHA256_CTX	state = initial_state;
@@ -115,7 +115,7 @@ state_after_key(MaskBytes key, uint8 pad)
 
 /* The first four bytes of the hash of the message, as a number. */
 static uint32
-hash_message(const MaskKey *prepared)
+mask_hash_message(const MaskKey *prepared)
 {
 	size_t		length = PREFIX_LENGTH + prepared->tweak.length;
 	uint8		digest[PG_SHA256_DIGEST_LENGTH];
@@ -144,7 +144,7 @@ hash_message(const MaskKey *prepared)
 
 /* Prepare a key and a tweak, in one piece of memory, for pfree(). */
 static MaskKey *
-prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
+mask_prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
 {
 	Size		message_size = PREFIX_LENGTH + tweak.length;
 	MaskKey    *prepared = MemoryContextAllocZero(context,
@@ -160,14 +160,14 @@ prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
 	prepared->key.data = key_copy;
 	prepared->key.length = key.length;
 #ifdef HASH_FROM_STATES
-	prepared->inner = state_after_key(prepared->key, 0x36);
-	prepared->outer = state_after_key(prepared->key, 0x5c);
+	prepared->inner = mask_state_after_key(prepared->key, 0x36);
+	prepared->outer = mask_state_after_key(prepared->key, 0x5c);
 #endif
 	return prepared;
 }
 
 static bool
-same_bytes(MaskBytes a, MaskBytes b)
+mask_same_bytes(MaskBytes a, MaskBytes b)
 {
 	return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
 }
@@ -177,7 +177,7 @@ same_bytes(MaskBytes a, MaskBytes b)
  * of a bytea.
  */
 static MaskBytes
-get_bytes(FunctionCallInfo fcinfo, int arg)
+mask_get_bytes(FunctionCallInfo fcinfo, int arg)
 {
 	struct varlena *value = PG_GETARG_VARLENA_PP(arg);
 	char	   *data = VARDATA_ANY(value);
@@ -200,20 +200,20 @@ get_bytes(FunctionCallInfo fcinfo, int arg)
 
 /* The key and the tweak of a call, usually those of the call before. */
 static MaskKey *
-get_key(FunctionCallInfo fcinfo)
+mask_get_key(FunctionCallInfo fcinfo)
 {
 	MaskKey    *prepared = fcinfo->flinfo->fn_extra;
-	MaskBytes	key = get_bytes(fcinfo, 1);
-	MaskBytes	tweak = get_bytes(fcinfo, 2);
+	MaskBytes	key = mask_get_bytes(fcinfo, 1);
+	MaskBytes	tweak = mask_get_bytes(fcinfo, 2);
 
 	if (key.length == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("key for masking snowflake ids must not be empty")));
-	if (prepared == NULL || !same_bytes(prepared->key, key) ||
-		!same_bytes(prepared->tweak, tweak))
+	if (prepared == NULL || !mask_same_bytes(prepared->key, key) ||
+		!mask_same_bytes(prepared->tweak, tweak))
 	{
-		fcinfo->flinfo->fn_extra = prepare(key, tweak, fcinfo->flinfo->fn_mcxt);
+		fcinfo->flinfo->fn_extra = mask_prepare(key, tweak, fcinfo->flinfo->fn_mcxt);
 		if (prepared != NULL)
 			pfree(prepared);
 	}
@@ -222,18 +222,18 @@ get_key(FunctionCallInfo fcinfo)
 
 /* The hash of half a value. */
 static uint64
-hash_half(MaskKey *prepared, uint8 round, uint64 half)
+mask_hash_half(MaskKey *prepared, uint8 round, uint64 half)
 {
 	uint32		half_bytes = pg_hton32((uint32) half);
 
 	prepared->message[0] = round;
 	memcpy(prepared->message + 1, &half_bytes, sizeof(half_bytes));
-	return hash_message(prepared) & HALF_MASK;
+	return mask_hash_message(prepared) & HALF_MASK;
 }
 
 /* Take an id through the network, in one direction or the other. */
 static int64
-permute(FunctionCallInfo fcinfo, bool forward)
+mask_permute(FunctionCallInfo fcinfo, bool forward)
 {
 	int64		id = PG_GETARG_INT64(0);
 	uint64		left = (uint64) id >> HALF_BITS;
@@ -241,7 +241,7 @@ permute(FunctionCallInfo fcinfo, bool forward)
 	MaskKey    *prepared;
 
 	LayoutCheckId(NULL, id);
-	prepared = get_key(fcinfo);
+	prepared = mask_get_key(fcinfo);
 	do
 	{
 		for (int i = 0; i < MASK_ROUNDS; i++)
@@ -250,13 +250,13 @@ permute(FunctionCallInfo fcinfo, bool forward)
 
 			if (forward)
 			{
-				swap = left ^ hash_half(prepared, i, right);
+				swap = left ^ mask_hash_half(prepared, i, right);
 				left = right;
 				right = swap;
 			}
 			else
 			{
-				swap = right ^ hash_half(prepared, MASK_ROUNDS - 1 - i, left);
+				swap = right ^ mask_hash_half(prepared, MASK_ROUNDS - 1 - i, left);
 				right = left;
 				left = swap;
 			}
@@ -271,12 +271,12 @@ permute(FunctionCallInfo fcinfo, bool forward)
 Datum
 snowflake_mask(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(permute(fcinfo, true));
+	PG_RETURN_INT64(mask_permute(fcinfo, true));
 }
 
 /* unmask(masked bigint, key text or bytea, tweak text) */
 Datum
 snowflake_unmask(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64(permute(fcinfo, false));
+	PG_RETURN_INT64(mask_permute(fcinfo, false));
 }

@@ -34,7 +34,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "registry.h"
+#include "leaseworker.h"
 #include "settings.h"
 #include "shared.h"
 #include "stats.h"
@@ -87,7 +87,7 @@ static char *unusable_detail = NULL;
 static bool layout_is_unusable = false;
 
 static bool
-check_layout(char **newval, void **extra, GucSource source)
+settings_check_layout(char **newval, void **extra, GucSource source)
 {
 	Layout		layout;
 	char	   *reason;
@@ -112,21 +112,21 @@ settings_changed(void)
 }
 
 static void
-assign_layout(const char *newval, void *extra)
+settings_assign_layout(const char *newval, void *extra)
 {
 	memcpy(&setting_layout, extra, sizeof(Layout));
 	settings_changed();
 }
 
 static void
-assign_number(int newval, void *extra)
+settings_assign_number(int newval, void *extra)
 {
 	settings_changed();
 }
 
 /* The postmaster logs a value that does not fit as soon as it reads it. */
 static void
-log_unless_fitting(LayoutField field, const char *name, int value)
+settings_log_unless_fitting(LayoutField field, const char *name, int value)
 {
 	settings_changed();
 	if (!IsUnderPostmaster && shared != NULL && SharedLayoutIfFixed() != NULL)
@@ -134,15 +134,15 @@ log_unless_fitting(LayoutField field, const char *name, int value)
 }
 
 static void
-assign_worker_id(int newval, void *extra)
+settings_assign_worker_id(int newval, void *extra)
 {
-	log_unless_fitting(FIELD_WORKER, "snowflake.worker_id", newval);
+	settings_log_unless_fitting(FIELD_WORKER, "snowflake.worker_id", newval);
 }
 
 static void
-assign_datacenter_id(int newval, void *extra)
+settings_assign_datacenter_id(int newval, void *extra)
 {
-	log_unless_fitting(FIELD_DATACENTER, "snowflake.datacenter_id", newval);
+	settings_log_unless_fitting(FIELD_DATACENTER, "snowflake.datacenter_id", newval);
 }
 
 /*
@@ -151,7 +151,7 @@ assign_datacenter_id(int newval, void *extra)
  * throw: an error would end a postmaster that rereads its configuration.
  */
 static char *
-why_no_connection_string(const char *text)
+settings_why_no_connection_string(const char *text)
 {
 	MemoryContext context = CurrentMemoryContext;
 	char	   *volatile reason = NULL;
@@ -176,20 +176,20 @@ why_no_connection_string(const char *text)
 }
 
 static bool
-check_registry(char **newval, void **extra, GucSource source)
+settings_check_registry(char **newval, void **extra, GucSource source)
 {
 	char	   *reason;
 
 	if (**newval == '\0')
 		return true;
-	reason = why_no_connection_string(*newval);
+	reason = settings_why_no_connection_string(*newval);
 	if (reason != NULL)
 		GUC_check_errdetail("%s", reason);
 	return reason == NULL;
 }
 
 static void
-assign_registry(const char *newval, void *extra)
+settings_assign_registry(const char *newval, void *extra)
 {
 	settings_changed();
 }
@@ -199,7 +199,7 @@ assign_registry(const char *newval, void *extra)
  * nobody needs them, and they would make sessions slower to begin.
  */
 static void
-define_lease_settings(void)
+settings_define_lease(void)
 {
 	if (preloaded || compat_find_setting("snowflake.registry_lease") != NULL)
 		DefineCustomIntVariable("snowflake.registry_lease",
@@ -232,23 +232,23 @@ static const struct
 	{"snowflake.worker_id",
 		"Sets the number that tells this server's ids from those of other servers.",
 		"It must fit the \"worker\" field of snowflake.layout, and must differ between servers, except between a primary and its standbys.",
-	&setting_worker_id, 0, 0, PGC_SIGHUP, 0, assign_worker_id},
+	&setting_worker_id, 0, 0, PGC_SIGHUP, 0, settings_assign_worker_id},
 	{"snowflake.datacenter_id",
 		"Sets the number of the datacenter in this server's ids.",
 		"It must fit the \"datacenter\" field of snowflake.layout.",
-	&setting_datacenter_id, 0, 0, PGC_SIGHUP, 0, assign_datacenter_id},
+	&setting_datacenter_id, 0, 0, PGC_SIGHUP, 0, settings_assign_datacenter_id},
 	{"snowflake.max_ahead",
 		"Sets how far ids can be ahead of the time that they follow.",
 		"Ids are ahead of it while they are needed faster than the layout provides them. -1 means no bound.",
-	&setting_max_ahead, 5000, -1, PGC_SIGHUP, GUC_UNIT_MS, assign_number},
+	&setting_max_ahead, 5000, -1, PGC_SIGHUP, GUC_UNIT_MS, settings_assign_number},
 	{"snowflake.max_set_back",
 		"Sets how far the clock can be set back while ids go on.",
 		"Ids go on from where they were, a little slower than the clock, until it has caught up. If it was set back further, calls wait or fail. -1 means no bound.",
-	&setting_max_set_back, 86400, -1, PGC_SIGHUP, GUC_UNIT_S, assign_number},
+	&setting_max_set_back, 86400, -1, PGC_SIGHUP, GUC_UNIT_S, settings_assign_number},
 	{"snowflake.max_jump",
 		"Sets how far the clock can jump ahead before it is refused.",
 		"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
-	&setting_max_jump, 365 * 86400, -1, PGC_SIGHUP, GUC_UNIT_S, assign_number},
+	&setting_max_jump, 365 * 86400, -1, PGC_SIGHUP, GUC_UNIT_S, settings_assign_number},
 	{"snowflake.max_wait",
 		"Sets how long a call waits for the clock, a lease or the mark before it fails.",
 		"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
@@ -257,7 +257,7 @@ static const struct
 
 /* See whether a setting, defined now, is what the configuration says. */
 static void
-check_setting(int i, const char *value)
+settings_check(int i, const char *value)
 {
 	const char *name = server_settings[i].name;
 	bool		is_layout = strcmp(name, "snowflake.layout") == 0;
@@ -315,24 +315,24 @@ SettingsDefine(void)
 							   "Sets how the bits of an id are divided into fields.",
 							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect at the next start of the server.",
 							   &layout_text, "snowflake", PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL,
-							   check_layout, assign_layout, NULL);
+							   settings_check_layout, settings_assign_layout, NULL);
 	DefineCustomEnumVariable("snowflake.sequence_start",
 							 "Sets where the sequence starts in a new tick.",
 							 "\"random\" starts within the lower half of the field, so that ids spread evenly modulo any number, even if few are made; \"zero\" starts at 0.",
 							 &setting_sequence_start, SEQUENCE_START_RANDOM, sequence_start_options,
-							 PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL, NULL, assign_number, NULL);
+							 PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL, NULL, settings_assign_number, NULL);
 	DefineCustomStringVariable("snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",
 							   "The database must have the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
 							   &setting_registry, "", preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_ALLOW_IN_PARALLEL,
-							   check_registry, assign_registry, NULL);
-	define_lease_settings();
+							   settings_check_registry, settings_assign_registry, NULL);
+	settings_define_lease();
 
 	MarkGUCPrefixReserved("snowflake");
 
 	for (int i = 0; i < lengthof(server_settings); i++)
-		check_setting(i, values[i]);
+		settings_check(i, values[i]);
 }
 
 /*

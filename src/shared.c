@@ -58,7 +58,7 @@ static shmem_request_hook_type prev_shmem_request_hook = NULL;
 
 /* Must not fail, see above. */
 static void
-initialize(SHMEM_INIT_ARGS)
+shared_initialize(SHMEM_INIT_ARGS)
 {
 	SharedState *state = (SharedState *) ptr;
 
@@ -86,7 +86,7 @@ initialize(SHMEM_INIT_ARGS)
 
 /* Add a hint to PostgreSQL's errors for lack of memory. */
 static void
-shmem_error_callback(void *arg)
+shared_error_callback(void *arg)
 {
 	int			code = geterrcode();
 
@@ -98,7 +98,7 @@ shmem_error_callback(void *arg)
 }
 
 static void
-use(SharedState *state)
+shared_use(SharedState *state)
 {
 	compat_register_tranche(state->lock.tranche, "snowflake");
 	shared = state;
@@ -110,14 +110,14 @@ SharedAttach(void)
 {
 	SharedState *state;
 	ErrorContextCallback errcallback = {
-		.callback = shmem_error_callback,
+		.callback = shared_error_callback,
 		.previous = error_context_stack
 	};
 
 	if (shared != NULL)
 		return;
 	error_context_stack = &errcallback;
-	state = compat_attach_shmem(SHMEM_NAME, SHMEM_SIZE, initialize);
+	state = compat_attach_shmem(SHMEM_NAME, SHMEM_SIZE, shared_initialize);
 	error_context_stack = errcallback.previous;
 
 	if (state->magic != SHMEM_MAGIC ||
@@ -130,11 +130,11 @@ SharedAttach(void)
 						   state->struct_version, state->size,
 						   SHMEM_VERSION, (uint32) sizeof(SharedState)),
 				 errhint("Restart the server.")));
-	use(state);
+	shared_use(state);
 }
 
 static void
-request(void)
+shared_request(void)
 {
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
@@ -142,7 +142,7 @@ request(void)
 }
 
 static void
-create(void)
+shared_create(void)
 {
 	bool		found;
 	SharedState *state;
@@ -154,11 +154,11 @@ create(void)
 	state = ShmemInitStruct(SHMEM_NAME, SHMEM_SIZE, &found);
 	if (!found)
 	{
-		COMPAT_INITIALIZE(initialize, state);
+		COMPAT_INITIALIZE(shared_initialize, state);
 		ClockNoteStart(&state->clock);
 	}
 	LWLockRelease(AddinShmemInitLock);
-	use(state);
+	shared_use(state);
 }
 
 /* Reserve the memory, if the library is being preloaded. */
@@ -169,14 +169,14 @@ SharedInit(void)
 		return;
 
 	prev_shmem_request_hook = shmem_request_hook;
-	shmem_request_hook = request;
+	shmem_request_hook = shared_request;
 	prev_shmem_startup_hook = shmem_startup_hook;
-	shmem_startup_hook = create;
+	shmem_startup_hook = shared_create;
 }
 
 /* Warn that a changed layout waits for a restart, once for each layout. */
 static void
-warn_of_pending_layout(void)
+shared_warn_of_pending_layout(void)
 {
 	int64		hash = 0;
 	bool		warn;
@@ -201,7 +201,7 @@ warn_of_pending_layout(void)
 
 /* Fix the layout to what the setting says, unless that has been done. */
 static void
-fix_layout(void)
+shared_fix_layout(void)
 {
 	bool		usable = SettingsLayoutIsUsable();
 	bool		fixed;
@@ -240,7 +240,7 @@ const Layout *
 SharedLayout(void)
 {
 	if (settings_seen != settings_version && SharedLayoutIfFixed() == NULL)
-		fix_layout();
+		shared_fix_layout();
 	return SharedLayoutToRead();
 }
 
@@ -257,7 +257,7 @@ SharedLayoutToRead(void)
 			SettingsCheckUsable();
 		return &setting_layout;
 	}
-	warn_of_pending_layout();
+	shared_warn_of_pending_layout();
 	settings_seen = settings_version;
 	return &shared->layout;
 }

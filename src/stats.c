@@ -61,13 +61,13 @@ StatsFold(void)
 
 /* Not at on_shmem_exit(): dynamic shared memory is gone by then. */
 static void
-fold_at_exit(int code, Datum arg)
+stats_fold_at_exit(int code, Datum arg)
 {
 	StatsFold();
 }
 
 static void
-fold_at_end(XactEvent event, void *arg)
+stats_fold_at_end(XactEvent event, void *arg)
 {
 	if (stats_pending[STATS_IDS] != folded[STATS_IDS])
 		StatsFold();
@@ -79,8 +79,8 @@ StatsFoldNowAndThen(TimestampTz now)
 {
 	if (folded_at == 0)
 	{
-		before_shmem_exit(fold_at_exit, (Datum) 0);
-		RegisterXactCallback(fold_at_end, NULL);
+		before_shmem_exit(stats_fold_at_exit, (Datum) 0);
+		RegisterXactCallback(stats_fold_at_end, NULL);
 		folded_at = now;
 	}
 	/* if the clock was set back, the difference is a huge number */

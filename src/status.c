@@ -50,13 +50,13 @@ typedef struct Status
 
 /* The tick of the mark, which may be that of another layout. */
 static uint64
-mark_tick(const Status *status)
+status_mark_tick(const Status *status)
 {
 	return (uint64) status->mark >> status->layout->shift[FIELD_TIME];
 }
 
 static void
-get_status(Status *status)
+status_get(Status *status)
 {
 	const Layout *layout = SharedLayoutIfFixed();
 	Mark		mark;
@@ -92,14 +92,14 @@ get_status(Status *status)
 		status->last_id_at = LayoutTickInstant(layout, last_tick);
 	if (status->has_mark)
 	{
-		status->mark_at = LayoutTickInstant(layout, mark_tick(status));
+		status->mark_at = LayoutTickInstant(layout, status_mark_tick(status));
 		status->other_layout = LimitIsOfOtherLayout(layout, &mark.guard);
 	}
 }
 
 /* Whether an instant is further ahead of the id clock than ids may be. */
 static bool
-is_far_ahead(TimestampTz instant, TimestampTz ids, int64 reserve)
+status_is_far_ahead(TimestampTz instant, TimestampTz ids, int64 reserve)
 {
 	return setting_max_ahead >= 0 && !TIMESTAMP_NOT_FINITE(instant) &&
 		instant > ids + setting_max_ahead * INT64CONST(1000) + reserve;
@@ -107,7 +107,7 @@ is_far_ahead(TimestampTz instant, TimestampTz ids, int64 reserve)
 
 /* Call a function of the extension that returns a text; "" if it was dropped. */
 static char *
-call_sql(const char *name)
+status_call_sql(const char *name)
 {
 	Oid			function = ExtensionFunction(name, NULL, 0);
 
@@ -119,7 +119,7 @@ call_sql(const char *name)
  * making one.  *hint is what to do next, "" if there is nothing to do.
  */
 static const char *
-get_state(const Status *status, const char **hint)
+status_get_state(const Status *status, const char **hint)
 {
 	const Layout *layout = status->layout;
 
@@ -151,7 +151,7 @@ get_state(const Status *status, const char **hint)
 	if (status->worker.leased &&
 		(status->worker.id < 0 || status->lease_ends <= reading.time ||
 		 status->lease_ends <= status->last_id_at ||
-		 is_far_ahead(status->lease_starts, ids, 0)))
+		 status_is_far_ahead(status->lease_starts, ids, 0)))
 		return "no lease";
 
 	*hint = "Set the clock of the server right, or choose a layout with an earlier epoch and restart the server.";
@@ -165,7 +165,7 @@ get_state(const Status *status, const char **hint)
 	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
 		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.";
 	if (!LayoutTimeToTick(layout, Max(ids, layout->epoch), &tick) ||
-		(status->has_mark && mark_tick(status) > (uint64) layout->last_tick))
+		(status->has_mark && status_mark_tick(status) > (uint64) layout->last_tick))
 		return "exhausted";
 
 	*hint = "Call snowflake_nextval(): its error says whether to wait for a transaction that changes the mark, or how to create the mark again.";
@@ -175,8 +175,8 @@ get_state(const Status *status, const char **hint)
 	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
 		reading.time + reading.set_back > ids ? HINT_GO_ON("max_set_back") :
 		HINT_GO_ON("max_ahead");
-	if (is_far_ahead(status->mark_at, ids, (LimitReservation(layout) + 1) * layout->tick) ||
-		is_far_ahead(status->last_id_at, ids, layout->tick))
+	if (status_is_far_ahead(status->mark_at, ids, (LimitReservation(layout) + 1) * layout->tick) ||
+		status_is_far_ahead(status->last_id_at, ids, layout->tick))
 		return "too far ahead";
 
 	*hint = "";
@@ -194,7 +194,7 @@ typedef struct Row
 } Row;
 
 static void
-add(Row *row, Datum value, bool isnull)
+status_add(Row *row, Datum value, bool isnull)
 {
 	row->values[row->number] = value;
 	row->nulls[row->number++] = isnull;
@@ -202,14 +202,14 @@ add(Row *row, Datum value, bool isnull)
 
 /* How far an instant is ahead of the clock. */
 static void
-add_ahead(Row *row, TimestampTz instant)
+status_add_ahead(Row *row, TimestampTz instant)
 {
 	Interval   *ahead = palloc0(sizeof(Interval));
 	bool		isnull = TIMESTAMP_NOT_FINITE(instant);
 
 	if (!isnull)
 		ahead->time = instant - GetCurrentTimestamp();
-	add(row, IntervalPGetDatum(ahead), isnull);
+	status_add(row, IntervalPGetDatum(ahead), isnull);
 }
 
 /* status() */
@@ -223,30 +223,30 @@ snowflake_status(PG_FUNCTION_ARGS)
 	const char *version;
 	Row			row = {.number = 0};
 
-	get_status(&status);
+	status_get(&status);
 	layout = status.layout;
-	state = get_state(&status, &hint);
-	version = call_sql("version");
+	state = status_get_state(&status, &hint);
+	version = status_call_sql("version");
 
-	add(&row, CStringGetTextDatum(state), false);
-	add(&row, CStringGetTextDatum(hint), *hint == '\0');
-	add(&row, Int32GetDatum((int32) status.worker.id), status.worker.id < 0);
-	add(&row, CStringGetTextDatum(status.worker.leased ? "registry" : "setting"), false);
-	add(&row, Int32GetDatum(setting_datacenter_id), false);
-	add(&row, layout != NULL ? CStringGetTextDatum(LayoutToText(layout)) : 0, layout == NULL);
-	add(&row, layout != NULL ? Int64GetDatum(LaneIdsPerSecond(layout)) : 0, layout == NULL);
-	add(&row, layout != NULL ? TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick)) : 0, layout == NULL);
-	add_ahead(&row, status.last_id_at);
-	add(&row, Int64GetDatum(status.mark), !status.has_mark);
+	status_add(&row, CStringGetTextDatum(state), false);
+	status_add(&row, CStringGetTextDatum(hint), *hint == '\0');
+	status_add(&row, Int32GetDatum((int32) status.worker.id), status.worker.id < 0);
+	status_add(&row, CStringGetTextDatum(status.worker.leased ? "registry" : "setting"), false);
+	status_add(&row, Int32GetDatum(setting_datacenter_id), false);
+	status_add(&row, layout != NULL ? CStringGetTextDatum(LayoutToText(layout)) : 0, layout == NULL);
+	status_add(&row, layout != NULL ? Int64GetDatum(LaneIdsPerSecond(layout)) : 0, layout == NULL);
+	status_add(&row, layout != NULL ? TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick)) : 0, layout == NULL);
+	status_add_ahead(&row, status.last_id_at);
+	status_add(&row, Int64GetDatum(status.mark), !status.has_mark);
 	/* a mark of 0 has no time: no ids have been made yet */
-	add_ahead(&row, status.mark == 0 ? DT_NOBEGIN : status.mark_at);
-	add(&row, Int64GetDatum((int64) status.mark_from), status.mark_from == 0);
-	add(&row, CStringGetTextDatum(WorkerLeaseWords()->name), !status.worker.leased);
-	add(&row, TimestampTzGetDatum(status.lease_starts), TIMESTAMP_NOT_FINITE(status.lease_ends));
-	add(&row, TimestampTzGetDatum(status.lease_ends), TIMESTAMP_NOT_FINITE(status.lease_ends));
-	add(&row, CStringGetTextDatum(LIBRARY_VERSION), false);
-	add(&row, CStringGetTextDatum(version), *version == '\0');
-	add(&row, BoolGetDatum(SettingsArePreloaded()), false);
+	status_add_ahead(&row, status.mark == 0 ? DT_NOBEGIN : status.mark_at);
+	status_add(&row, Int64GetDatum((int64) status.mark_from), status.mark_from == 0);
+	status_add(&row, CStringGetTextDatum(WorkerLeaseWords()->name), !status.worker.leased);
+	status_add(&row, TimestampTzGetDatum(status.lease_starts), TIMESTAMP_NOT_FINITE(status.lease_ends));
+	status_add(&row, TimestampTzGetDatum(status.lease_ends), TIMESTAMP_NOT_FINITE(status.lease_ends));
+	status_add(&row, CStringGetTextDatum(LIBRARY_VERSION), false);
+	status_add(&row, CStringGetTextDatum(version), *version == '\0');
+	status_add(&row, BoolGetDatum(SettingsArePreloaded()), false);
 	PG_RETURN_DATUM(CallRow(fcinfo, row.values, row.nulls, row.number));
 }
 

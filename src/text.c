@@ -55,7 +55,7 @@ static const Encoding encodings[] =
 };
 
 static const Encoding *
-find_encoding(text *encoding)
+text_find_encoding(text *encoding)
 {
 	char	   *name = text_to_cstring(encoding);
 	StringInfoData names;
@@ -86,7 +86,7 @@ snowflake_to_text(PG_FUNCTION_ARGS)
 	char	   *string;
 
 	LayoutCheckId(NULL, id);
-	encoding = find_encoding(PG_GETARG_TEXT_PP(1));
+	encoding = text_find_encoding(PG_GETARG_TEXT_PP(1));
 	base = strlen(encoding->digits);
 	string = palloc(encoding->width + 1);
 	string[encoding->width] = '\0';
@@ -100,7 +100,7 @@ snowflake_to_text(PG_FUNCTION_ARGS)
 
 /* The value of a digit, or -1. */
 static int
-digit_value(const Encoding *encoding, char c)
+text_digit_value(const Encoding *encoding, char c)
 {
 	const char *digit;
 
@@ -121,7 +121,7 @@ digit_value(const Encoding *encoding, char c)
 
 /* Report that a text is not an id in the encoding. */
 static void
-invalid_text(const char *text, const Encoding *encoding, int code, char *detail)
+text_invalid_text(const char *text, const Encoding *encoding, int code, char *detail)
 {
 	int			length = strlen(text);
 	int			shown = pg_mbcliplen(text, length, SHOWN_LENGTH);
@@ -138,7 +138,7 @@ Datum
 snowflake_from_text(PG_FUNCTION_ARGS)
 {
 	char	   *string = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	const Encoding *encoding = find_encoding(PG_GETARG_TEXT_PP(1));
+	const Encoding *encoding = text_find_encoding(PG_GETARG_TEXT_PP(1));
 	int			base = strlen(encoding->digits);
 	int			num_digits = 0;
 	int			position = 0;
@@ -146,7 +146,7 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 
 	for (const char *c = string; *c != '\0'; c += pg_mblen(c))
 	{
-		int			value = digit_value(encoding, *c);
+		int			value = text_digit_value(encoding, *c);
 
 		/* a text can have any number of ignored characters */
 		CHECK_FOR_INTERRUPTS();
@@ -154,21 +154,21 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 		if (strchr(encoding->ignored, *c) != NULL)
 			continue;
 		if (value < 0)
-			invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
-						 psprintf(_("The character \"%.*s\" at position %d is none of %s."),
-								  pg_mblen(c), c, position, encoding->digits));
+			text_invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+							  psprintf(_("The character \"%.*s\" at position %d is none of %s."),
+									   pg_mblen(c), c, position, encoding->digits));
 		if (++num_digits > encoding->width)
-			invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
-						 psprintf(_("An id has at most %d digits, but the text goes on at position %d."),
-								  encoding->width, position));
+			text_invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+							  psprintf(_("An id has at most %d digits, but the text goes on at position %d."),
+									   encoding->width, position));
 		if (pg_mul_s64_overflow(id, base, &id) ||
 			pg_add_s64_overflow(id, value, &id))
-			invalid_text(string, encoding, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-						 psprintf(_("The value up to position %d is out of range for type %s."),
-								  position, "bigint"));
+			text_invalid_text(string, encoding, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+							  psprintf(_("The value up to position %d is out of range for type %s."),
+									   position, "bigint"));
 	}
 	if (num_digits == 0)
-		invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
-					 _("The text has no digits."));
+		text_invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+						  _("The text has no digits."));
 	PG_RETURN_INT64(id);
 }

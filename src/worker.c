@@ -128,7 +128,7 @@ WorkerLeaseWords(void)
  * the instant at which another starts, no tick is in both.
  */
 static uint64
-first_tick_from(const Layout *layout, TimestampTz instant)
+worker_first_tick_from(const Layout *layout, TimestampTz instant)
 {
 	int64		tick;
 
@@ -167,8 +167,8 @@ WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 {
 	const Layout *layout = SharedLayout();
 	WorkerLease *lease = &shared->lease;
-	uint64		start = first_tick_from(layout, starts);
-	uint64		end = first_tick_from(layout, ends);
+	uint64		start = worker_first_tick_from(layout, starts);
+	uint64		end = worker_first_tick_from(layout, ends);
 
 	/* only the lease worker changes these, so it needs no lock to read them */
 	if (lease->worker_id == worker_id && lease->start == start &&

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * registry.c
+ * leaseworker.c
  *	  Starts the lease worker, and hands it the functions that it calls.
  *
  * If snowflake.registry is set, the postmaster has loaded the lease worker's
@@ -16,7 +16,7 @@
 #include "miscadmin.h"
 #include "postmaster/bgworker.h"
 
-#include "registry.h"
+#include "leaseworker.h"
 #include "settings.h"
 #include "worker.h"
 
@@ -24,7 +24,7 @@ extern PGDLLEXPORT void SnowflakeLeaseWorkerMain(Datum main_arg);
 
 /* Register the lease worker, if the library is being preloaded. */
 void
-RegistryInit(void)
+LeaseWorkerInit(void)
 {
 	BackgroundWorker worker;
 

@@ -1,6 +1,6 @@
 /*-------------------------------------------------------------------------
  *
- * registry.h
+ * leaseworker.h
  *	  The lease worker, and the interface between its library and this one.
  *
  * The lease worker has a library of its own, the only one that uses libpq.
@@ -9,8 +9,8 @@
  *
  *-------------------------------------------------------------------------
  */
-#ifndef SNOWFLAKE_REGISTRY_H
-#define SNOWFLAKE_REGISTRY_H
+#ifndef SNOWFLAKE_LEASEWORKER_H
+#define SNOWFLAKE_LEASEWORKER_H
 
 #include "clock.h"
 #include "shared.h"
@@ -38,6 +38,6 @@ typedef void (*LeaseWorkerFunction) (const SnowflakeInterface *interface);
 /* SnowflakeCheckConnectionString(): why libpq rejects a text, or NULL. */
 typedef char *(*CheckConnectionStringFunction) (const char *text);
 
-extern void RegistryInit(void);
+extern void LeaseWorkerInit(void);
 
-#endif							/* SNOWFLAKE_REGISTRY_H */
+#endif							/* SNOWFLAKE_LEASEWORKER_H */
