@@ -3,7 +3,6 @@
  * adjust.c
  *	  Moves the mark on demand: for a new extension, or an advance.
  *
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -116,7 +115,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	CallWaits	waits = {0};
 
 	PreventCommandDuringRecovery("snowflake_advance()");
-	(void) GeneratorWorker();
+	(void) GeneratorConfigure();
 	layout = SharedLayout();
 	LayoutCheckId(layout, id);
 	if (force && !superuser())
@@ -125,11 +124,11 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				 errmsg("must be superuser to force snowflake ids ahead of the clock")));
 
 	tick = LayoutGet(layout, FIELD_TIME, id) + 1;
-	/* a limit with this floor is on disk */
+	/* until a limit with this floor is on disk */
 	while (LimitFloor(layout, pg_atomic_read_u64(&my_slot->limit)) < tick)
 	{
 		CHECK_FOR_INTERRUPTS();
-		worker = GeneratorWorker();
+		worker = GeneratorConfigure();
 		now = ClockNow(layout, &waits);
 		if (force)
 			ClockRaiseIds(LayoutTickInstant(layout, tick));

@@ -32,8 +32,8 @@
  *		The id clock is the believed clock, unless that is set back.  Then it
  *		goes on from where it was, at seven eighths of the pace of the reference
  *		clock, until the believed clock has caught up, as adjtime() does.  So it
- *		never goes back, unless snowflake.max_set_back bounds how far it may be
- *		ahead.
+ *		goes back by noise only, unless snowflake.max_set_back bounds how far it
+ *		may be ahead.
  *
  * The guard stores what it says, and a start goes on from there.
  *
@@ -265,7 +265,7 @@ clock_bounded(TimestampTz paced, TimestampTz believed)
 TimestampTz
 ClockIds(TimestampTz believed)
 {
-	/* usually the clock was never set back */
+	/* until a database with ids is entered, or the clock is set back */
 	if (likely((int64) pg_atomic_read_u64(&shared->clock.pace) == DT_NOBEGIN))
 		return believed;
 	return clock_bounded(clock_paced(&shared->clock, ClockReference()), believed);
@@ -347,6 +347,7 @@ clock_add_ids(ClockState *clock, ClockReading *reading)
 	TimestampTz paced = clock_paced(clock, reading->reference);
 
 	reading->ids = clock_bounded(paced, reading->time);
+	Assert(reading->ids >= reading->time);
 	reading->set_back = paced > reading->time ? paced - reading->time : 0;
 }
 

@@ -6,13 +6,13 @@
  * The words of these files:
  *
  *		tick		unit of the time in ids, a millisecond by default
- *		lane		share of a session in the ids of each tick	lane.c
+ *		lane		share of the ids of each tick				lane.c
  *		word		tick and sequence of a lane's last id		lane.c
  *		window		tick that a session takes ids from			lane.c
  *		bound		id on disk that no id has exceeded			mark.c
  *		mark		sequence that holds the bound, as dumps do	mark.c
  *		guard		row that holds it, too, out of reach of SQL	mark.c
- *		limit		first tick that has no ids yet				limit.c
+ *		limit		first tick that may have no ids yet			limit.c
  *		floor		tick below which no window opens			limit.c
  *		reservation	how far the limit is moved at a time		limit.c
  *
@@ -50,8 +50,8 @@
  * mark covers (invariant 4 in limit.c); after it, no window opens below the
  * first tick that the mark leaves free (invariant 5).  A promotion is a start,
  * too; ids whose mark had not reached the standby differ in the timeline, if
- * the layout has one.  Ids of two servers differ in the worker id or, with
- * leases, in the tick (worker.c).
+ * the layout has one.  Ids of two servers differ in the worker or datacenter id
+ * or, with leases, in the tick (worker.c).
  *
  *-------------------------------------------------------------------------
  */
@@ -218,9 +218,9 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 	range->ids_tick = ClockTick(layout, LimitIds(layout, range->lease_end, now));
 
 	/*
-	 * If flushing takes longer than the reservation lasts, use the last tick
-	 * of it, for this call only, if that is not from before the call:
-	 * reserving others could go on forever.
+	 * If flushing takes longer than the reservation lasts, moving the limit
+	 * could go on forever.  So use the last tick of it, for this call only,
+	 * unless that tick is from before the call.
 	 */
 	range->first_ids_tick = Min(range->first_ids_tick, range->ids_tick);
 	range->is_overtaken = range->ids_tick >= range->limit &&
@@ -233,6 +233,7 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 					  Max(config.worker.lease_start, config.next_tick));
 	range->end = Min(Min(range->limit, range->lease_end),
 					 (uint64) layout->last_tick + 1);
+	/* standbys that were just named need a move of the limit */
 	if (!LimitIsCovered(range->limit))
 		range->end = 0;
 }
@@ -320,7 +321,7 @@ generator_missing(const Layout *layout, uint64 tick, uint64 ahead,
  *
  * After a start the mark can be a reservation, and half of max_ahead, further
  * ahead than it may be.  Wait for three reservations even beyond max_wait, so
- * that a restart alone causes no error.  Add 2: the limit is the tick after the
+ * that a restart alone causes no error, unless max_ahead is over 8 s.  Add 2: the limit is the tick after the
  * reservation, and if the mark is in that tick, ids begin in the one after it.
  */
 static bool
@@ -469,7 +470,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
 	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
-	/* keep it open only if the wall clock allows it, as we saw it first */
+	/* a clock that was wrong at the second look must not keep it open */
 	if (range.wall_tick >= 0 && !range.is_overtaken && tick <= range.ceiling &&
 		tick <= ClockTick(layout, ClockIds(now)) + LimitAhead(layout))
 		window.clock_length = layout->tick;
@@ -537,9 +538,9 @@ GeneratorNext(int64 tag_bits)
 	return last_id;
 }
 
-/* The worker to make ids with. */
+/* Take over the settings, wait for a worker id, and enter the slot.  Returns the worker. */
 const Worker *
-GeneratorWorker(void)
+GeneratorConfigure(void)
 {
 	CallWaits	waits = {0};
 
@@ -567,7 +568,7 @@ GeneratorReservable(void)
 						   LayoutToText(layout)),
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
-	(void) GeneratorWorker();
+	(void) GeneratorConfigure();
 	ticks = 1 + LimitAhead(layout) + (double) setting_max_wait * 1000 / layout->tick;
 	return Min((config.sequence_mask + 1.0) * ticks, PG_INT32_MAX);
 }

@@ -17,6 +17,6 @@ extern int	GeneratorReserve(int count, int64 *first, int64 *last,
 							 CallWaits *waits);
 extern bool GeneratorLast(int64 *id);
 extern void GeneratorForgetLast(void);
-extern const Worker *GeneratorWorker(void);
+extern const Worker *GeneratorConfigure(void);
 
 #endif							/* SNOWFLAKE_GENERATOR_H */

@@ -4,13 +4,14 @@
  *	  Lanes: where ids are taken from.
  *
  * A lane is a 64-bit word of shared memory that holds the tick and the
- * sequence of the last id made on it.  An id is made by moving the word ahead
- * with one compare-and-swap:
+ * sequence of the last id made on it, or a later one.  All databases share the
+ * lanes.  An id is made by moving the word ahead with one compare-and-swap:
  *
  *		Invariant 1.  The word of a lane only grows, and every id takes a word
  *		of its own.  So no two ids have the same lane, tick and sequence.
  *
- *		Invariant 2.  The ids of a session increase: it keeps its lane.
+ *		Invariant 2.  The words of a session increase: it keeps its lane, and
+ *		goes on in the next tick when its worker id changes.
  *
  * A session keeps a window: a tick of its lane to take ids from.  It depends on
  * the worker id, the lease, and the limit of the database.  A session sees by

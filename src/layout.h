@@ -84,6 +84,7 @@ LayoutGet(const Layout *layout, LayoutField field, int64 id)
 static inline int64
 LayoutPut(const Layout *layout, LayoutField field, int64 value)
 {
+	Assert(value >= 0 && value <= LayoutLargest(layout, field));
 	return value << layout->shift[field];
 }
 

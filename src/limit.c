@@ -12,11 +12,11 @@
  *		moved there; for statements that begin after synchronous standbys were
  *		named, by these as well.
  *
- *		Invariant 5.  No window is opened in a tick below the floor, and none
- *		is used under another limit than that it was opened under.  So ids are
- *		in the order of calls to within a reservation, and no tick from before
- *		a start is used again, even if the clock was set back: the first limit
- *		comes with a floor above everything that the mark covered.
+ *		Invariant 5.  No window is opened in a tick below the floor, and no
+ *		call begins to use one under another limit than that it was opened
+ *		under.  So ids are in the order of calls to within a reservation, and no
+ *		tick from before a start is used again, even if the clock was set back:
+ *		the first limit comes with a floor above everything that the mark covered.
  *
  * The session that first notices that half of the reservation is used moves the
  * limit.  An advance is a move as well: it makes a given tick the floor.
@@ -55,7 +55,7 @@
 #include "settings.h"
 #include "slot.h"
 
-/* How far the limit is moved, in us of id time, unless a tick is longer. */
+/* How far the limit is moved, in us of id time.  A tick is at most a second. */
 #define RESERVATION		(2 * USECS_PER_SEC)
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
@@ -83,7 +83,7 @@ LimitFirstTickAbove(const Layout *layout, int64 id)
 uint64
 LimitReservation(const Layout *layout)
 {
-	return Max(RESERVATION / layout->tick, 1);
+	return RESERVATION / layout->tick;
 }
 
 /* How many ticks ids may be ahead of the id clock. */
@@ -110,7 +110,7 @@ LimitFloor(const Layout *layout, uint64 limit)
 
 /*
  * Whether the synchronous standbys, if any are named, have flushed the mark for a
- * limit that was read just now.
+ * limit that the caller has just read.
  */
 bool
 LimitIsCovered(uint64 limit)
@@ -134,9 +134,9 @@ LimitHalfUsed(const Layout *layout, uint64 tick)
 }
 
 /*
- * The last tick that SQL may set the mark to, or advance ids to: that of the last
- * id or, if max_ahead gives a bound, half of it ahead of the id clock.  Without
- * this, one database could carry the others along.
+ * The last tick that SQL may set the mark to, or advance ids to: the later of that
+ * of the last id and, if max_ahead gives a bound, half of it ahead of the id
+ * clock.  Without this, one database could carry the others along.
  */
 uint64
 LimitMaxAdvance(const Layout *layout, uint64 ids_tick)
@@ -203,7 +203,7 @@ limit_tick(const Layout *layout, TimestampTz time)
 
 /*
  * The time that ids go by: the id clock or, if the registry has not granted that,
- * the believed clock, down to the floor.
+ * the believed clock.  Then ids may go back, but not below the floor.
  */
 TimestampTz
 LimitIds(const Layout *layout, uint64 lease_end, TimestampTz believed)
@@ -386,7 +386,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->other_system = LimitOtherSystem(&mark->guard);
 	ids_tick = limit_tick(layout, LimitIds(layout, lease_end, reading->time));
-	/* a clock that jumps after the look must not take the mark along */
+	/* reserve no further than the lease, whatever the clock says */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);
 	/* another process of our parallel group may be about to raise the limit */

@@ -30,8 +30,9 @@
  *
  * Note about locking issues: one session at a time writes the mark.  It locks
  * the two relations as nextval() does, and then the mark: a lock on the guard
- * with a sub-id that nobody else uses.  It takes all of these only if it gets
- * them at once, so a canceled wait never ends with one of them.  While it holds
+ * with a sub-id that nobody else uses.  It never waits for any of these, so a
+ * canceled wait never ends with one of them, and does without the lock of the
+ * sequence if it does not get that.  While it holds
  * the lock of the mark, it looks at no catalog, and so waits for no other lock.
  * Content locks guard what the pages hold.  They are taken on the sequence first,
  * and released before the WAL is flushed.
@@ -507,7 +508,7 @@ MarkWritePages(Mark *mark)
 
 /*
  * The synchronous standbys, as a hash of the setting that names them.  0 if there
- * are none, or if the setting has changed since this process has read it; a
+ * are none, or if the setting may have changed since this process has read it; a
  * parallel worker, which is not told, cannot know more than whether there are any.
  */
 uint64

@@ -221,7 +221,7 @@ shared_fix_layout(void)
 		SettingsCheckUsable();
 }
 
-/* The layout in force, or NULL if no ids have been made since the start. */
+/* The layout in force, or NULL if nothing has fixed it since the start. */
 const Layout *
 SharedLayoutIfFixed(void)
 {

@@ -24,7 +24,7 @@
 /* See lane.c.  A cache line each, to avoid false sharing. */
 typedef union Lane
 {
-	/* tick << sequence bits | sequence, of the last id */
+	/* tick << sequence bits | sequence: no lower one is taken any more */
 	pg_atomic_uint64 word;
 	char		pad[PG_CACHE_LINE_SIZE];
 } Lane;
@@ -56,7 +56,7 @@ typedef struct ClockState
 	bool		doubted;
 	/* the one believed last or, at first, that of the server's start */
 	int64		offset;
-	int64		highest;		/* ever believed */
+	int64		highest;		/* ever believed, or of the start */
 	int64		checkpoint_offset;	/* of the last checkpoint before that */
 
 	/*

@@ -33,8 +33,8 @@ slot_clear(DatabaseSlot *slot)
 
 /*
  * Forget what is known of our database, as after a start, because it does not
- * describe the present pages.  The caller has opened the mark, so that nobody
- * is about to raise the limit, and locked the pages.
+ * describe the present pages, which the caller has locked.  Nobody is about to
+ * raise the limit: who has written the pages has made them match the slot.
  */
 void
 SlotForget(void)
@@ -48,6 +48,7 @@ static void
 slot_leave(int code, Datum arg)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	Assert(my_slot->sessions > 0);
 	my_slot->sessions--;
 	LWLockRelease(&shared->lock);
 	my_slot = NULL;
@@ -94,8 +95,8 @@ SlotIsAvailable(void)
 }
 
 /*
- * Enter the slot of our database.  If it is taken from another one, the ids of
- * that begin above its mark, as after a start.
+ * Enter the slot of our database.  If it is taken from another database, the ids
+ * of that one will begin above its mark, as after a start.
  */
 void
 SlotEnter(void)
@@ -109,6 +110,7 @@ SlotEnter(void)
 	found = slot_find();
 	if (found != NULL && found->database != MyDatabaseId)
 	{
+		Assert(found->sessions == 0);
 		found->database = MyDatabaseId;
 		slot_clear(found);
 	}

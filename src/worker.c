@@ -170,6 +170,7 @@ WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 	uint64		start = worker_first_tick_from(layout, starts);
 	uint64		end = worker_first_tick_from(layout, ends);
 
+	Assert(start <= end);
 	/* only the lease worker changes these, so it needs no lock to read them */
 	if (lease->worker_id == worker_id && lease->start == start &&
 		pg_atomic_read_u64(&lease->end) <= end)
