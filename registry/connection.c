@@ -23,7 +23,7 @@
  * between renewals.  acquire() in the registry gives up sooner.
  */
 #define ANSWER_TIMEOUT		5000
-/* The same once the server is being stopped. */
+/* The same for all that is left to do once the server is being stopped. */
 #define SHUTDOWN_TIMEOUT	1000
 
 extern PGDLLEXPORT char *SnowflakeCheckConnectionString(const char *text);
@@ -107,7 +107,19 @@ time_left(instr_time start)
 	long		timeout = *snowflake->registry_lease / RENEWALS;
 
 	timeout = Min(ANSWER_TIMEOUT, timeout) - ConnectionElapsed(start);
-	return ShutdownRequestPending ? Min(timeout, SHUTDOWN_TIMEOUT) : timeout;
+	if (ShutdownRequestPending)
+	{
+		static bool noted = false;
+		static instr_time noted_at;
+		long		left;
+
+		if (!noted)
+			INSTR_TIME_SET_CURRENT(noted_at);
+		noted = true;
+		left = SHUTDOWN_TIMEOUT - ConnectionElapsed(noted_at);
+		timeout = Min(timeout, left);
+	}
+	return timeout;
 }
 
 /*

@@ -38,6 +38,7 @@ Oid			MyDatabaseTableSpace = 1663;
 
 int			MyProcPid OF_PROCESS;
 int			ParallelWorkerNumber OF_PROCESS = -1;
+BackendType MyBackendType OF_PROCESS = B_BACKEND;
 char	   *SyncRepStandbyNames OF_PROCESS;
 TimestampTz PgReloadTime OF_PROCESS;
 Oid			MyDatabaseId OF_PROCESS;

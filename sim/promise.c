@@ -441,7 +441,6 @@ is_in_the_way(void)
 	int64		furthest = Max(disk->advanced, Max(disk->value, disk->guard.bound));
 	uint64		tick = (furthest >> world_layout->shift[FIELD_TIME]) + 2;
 	int64		now = me->ids_began;
-	bool		is_mark = strstr(me->report.message, "mark is too far") != NULL;
 
 	switch (me->report.code)
 	{
@@ -459,6 +458,9 @@ is_in_the_way(void)
 			}
 			else if (strstr(me->report.message, "set back") != NULL)
 				return false;
+			/* beyond the lease, ids go by the believed clock */
+			if (plan.leased)
+				now = Min(now, me->began + state->clock.offset);
 			for (int i = 0; i < MAX_DATABASES; i++)
 			{
 				if (state->slots[i].database == database->oid)
@@ -468,7 +470,7 @@ is_in_the_way(void)
 				tick = Max(tick, (state->lanes[i].word.value >> world_layout->bits[FIELD_SEQUENCE]) + 2);
 			return setting_max_ahead < 0 || plan.set_mark || has_other_layout ||
 				LayoutTickInstant(world_layout, tick) > now - 20000 +
-				setting_max_ahead * (is_mark ? INT64CONST(500) : INT64CONST(1000));
+				setting_max_ahead * INT64CONST(1000) / world_layout->tick / 2 * world_layout->tick;
 		case ERRCODE_SNOWFLAKE_BEFORE_EPOCH:
 			return disk->value == 0 && disk->guard.bound == 0;
 		case ERRCODE_SNOWFLAKE_NO_LEASE:

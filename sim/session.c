@@ -284,7 +284,10 @@ SessionRun(void)
 	 * configuration
 	 */
 	if (plan.parallel && me->id % 2 > 0)
+	{
 		ParallelWorkerNumber = 0;
+		MyBackendType = B_BG_WORKER;
+	}
 	counts.sessions++;
 	if (!plan.preloaded)
 		SettingsDefine();

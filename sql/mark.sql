@@ -129,22 +129,18 @@ BEGIN;
 CREATE EXTENSION snowflake;
 SELECT snowflake_nextval() > :id AS above;
 SAVEPOINT rewrite;
-REFRESH MATERIALIZED VIEW snowflake_internal.guard;
+ALTER SEQUENCE snowflake_internal.mark RESTART;
 SELECT snowflake_advance(:id + (1500::bigint << 22));
 ROLLBACK TO rewrite;
 SELECT snowflake_nextval() > :id AS above;
 COMMIT;
 
--- A transaction that alters the mark undoes changes of the mark, but not of the guard
+-- A transaction that alters the mark could undo a change of it
+SELECT snowflake_nextval() AS id \gset
 BEGIN;
 ALTER SEQUENCE snowflake_internal.mark RESTART WITH 7;
-SELECT snowflake_nextval() AS id \gset
 SELECT snowflake_advance(:id);
 ROLLBACK;
-SELECT bound >= :id AS covered FROM snowflake_internal.guard;
-SELECT snowflake_nextval() > :id AS above;
--- One that alters the guard could undo a change of it
-SELECT snowflake_nextval() AS id \gset
 BEGIN;
 REFRESH MATERIALIZED VIEW snowflake_internal.guard;
 SELECT snowflake_advance(:id);
@@ -154,19 +150,20 @@ ROLLBACK;
 BEGIN;
 ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.mark;
 ALTER EXTENSION snowflake ADD SEQUENCE snowflake_internal.mark;
+ALTER SEQUENCE snowflake_internal.mark RESTART WITH 7;
 REFRESH MATERIALIZED VIEW snowflake_internal.guard;
 SELECT snowflake_advance(:id);
 ROLLBACK;
 SELECT snowflake_advance(:id);
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 
--- The guard must be of a known kind; the mark need not be permanent
+-- The mark must be permanent, and the guard of a known kind
 \set VERBOSITY default
 SELECT snowflake_nextval() AS id \gset
 ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED;
 SELECT snowflake_advance(:id);
-SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 ALTER SEQUENCE snowflake_internal.mark SET LOGGED;
+SELECT snowflake_advance(:id);
 SELECT snowflake_nextval() AS id \gset
 CREATE ACCESS METHOD other_heap TYPE TABLE HANDLER heap_tableam_handler;
 ALTER MATERIALIZED VIEW snowflake_internal.guard SET ACCESS METHOD other_heap;

@@ -34,10 +34,13 @@
  * in the way: it moves the limit, waits, or throws the error of that end.  Then
  * we look at everything again.
  *
- * The ceiling is max_ahead after the id clock.  A call whose tick is above it
+ * The ceiling is max_ahead after the id clock, or half of that for a session that
+ * comes again within two ticks: those who take all they can get leave the other
+ * half to those who come now and then.  A call whose tick is above the ceiling
  * takes its id first, and then waits until the ceiling gets there: first come,
  * first served.  It waits for at most snowflake.max_wait, not counting the time
- * in which it moves the limit, and takes no id if that would not do.
+ * in which it moves the limit, and takes no id if that would not do.  If the wait
+ * is canceled, it takes no other one until the ceiling has got there.
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids, and while nobody
@@ -81,6 +84,7 @@ typedef struct TickRange
 	uint64		floor;
 	uint64		limit;
 	uint64		lease_end;
+	uint64		ahead;			/* how far ids may be ahead of the id clock */
 	uint64		ceiling;
 	uint64		from;
 	uint64		end;
@@ -106,11 +110,14 @@ static struct
 	uint64		limit;			/* of the database, when it was opened */
 	TimestampTz reloaded_at;	/* by this session, likewise */
 	int64		id_bits;		/* server bits and lane, in place */
+	uint64		ahead;			/* see TickRange */
 }			window;
 
 static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet */
 static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
+static TimestampTz served_at = 0;	/* when a window was last opened */
+static uint64 claimed_tick = 0; /* that was above the ceiling */
 
 /* Log what kind of ids this server makes, once after each start. */
 static void
@@ -228,7 +235,7 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 	if (range->is_overtaken)
 		range->ids_tick = range->limit - 1;
 
-	range->ceiling = range->ids_tick + LimitAhead(layout);
+	range->ceiling = range->ids_tick + range->ahead;
 	range->from = Max(Max(range->ids_tick, range->floor),
 					  Max(config.worker.lease_start, config.next_tick));
 	range->end = Min(Min(range->limit, range->lease_end),
@@ -313,6 +320,17 @@ generator_missing(const Layout *layout, uint64 tick, uint64 ahead,
 	return missing;
 }
 
+/* Look at the clock, by which time the worker's ids go. */
+static ClockReading
+generator_read_clock(const Layout *layout)
+{
+	ClockReading reading = ClockRead();
+
+	ClockCheck(&reading);
+	reading.ids = LimitIds(layout, WorkerLeaseEnd(&config.worker), reading.time);
+	return reading;
+}
+
 /*
  * Wait for a while for the id clock to come near enough to a tick.  Returns
  * whether it has; throws an error if that takes longer than the call may wait.
@@ -328,12 +346,10 @@ static bool
 generator_wait_for_clock(const Layout *layout, uint64 tick, uint64 ahead,
 						 const FoundMark *found, CallWaits *waits)
 {
-	ClockReading reading = ClockRead();
+	ClockReading reading = generator_read_clock(layout);
 	int64		after_start = found != NULL ? (3 * LimitReservation(layout) + 2) * layout->tick : 0;
-	int64		missing;
+	int64		missing = generator_missing(layout, tick, ahead, &reading);
 
-	ClockCheck(&reading);
-	missing = generator_missing(layout, tick, ahead, &reading);
 	if (missing <= 0)
 		return true;
 
@@ -367,7 +383,7 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 	}
 	if (tick > range->ceiling)
 	{
-		(void) generator_wait_for_clock(layout, tick, LimitAhead(layout), NULL, waits);
+		(void) generator_wait_for_clock(layout, tick, range->ahead, NULL, waits);
 		return;
 	}
 	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED, &found))
@@ -390,15 +406,14 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 
 /* Whether a call can take an id above the ceiling, and wait for it then. */
 static bool
-generator_can_claim(const Layout *layout, uint64 tick, const CallWaits *waits)
+generator_can_claim(const Layout *layout, uint64 tick, const TickRange *range,
+					const CallWaits *waits)
 {
-	ClockReading reading = ClockRead();
-	int64		missing;
+	ClockReading reading = generator_read_clock(layout);
+	int64		missing = generator_missing(layout, tick, range->ahead, &reading);
 
-	ClockCheck(&reading);
-	missing = generator_missing(layout, tick, LimitAhead(layout), &reading);
 	return missing <= 0 ||
-		(reading.doubt == 0 &&
+		(reading.doubt == 0 && claimed_tick <= range->ceiling &&
 		 missing <= setting_max_wait * INT64CONST(1000) - waits->waited);
 }
 
@@ -409,6 +424,8 @@ generator_can_claim(const Layout *layout, uint64 tick, const CallWaits *waits)
 static uint64
 generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 {
+	/* before the first one, the tick is 0 */
+	bool		again = LayoutSpan(served_at, now) < 2 * config.layout.tick;
 	const Layout *layout;
 	TickRange	range = {.first_ids_tick = PG_UINT64_MAX};
 	int			lane;
@@ -418,6 +435,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 	bool		tried = false;
 
 	window.clock_length = 0;
+	served_at = now;
 	StatsFoldNowAndThen(now);
 
 	/* after anything that takes time, look at everything again */
@@ -435,12 +453,13 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		 * LaneTake() sees the new version.
 		 */
 		layout = SharedLayout();
+		range.ahead = again ? LimitAhead(layout) / 2 : LimitAhead(layout);
 		generator_find_range(layout, now, &range, waits);
 		lane = LaneMine(layout);
 		lane_tick = LaneNextTick(layout, lane);
 		tick = Max(range.from, lane_tick);
 		if (tick >= range.end ||
-			(tick > range.ceiling && !generator_can_claim(layout, tick, waits)))
+			(tick > range.ceiling && !generator_can_claim(layout, tick, &range, waits)))
 		{
 			/* if the last tick that a slow flush reserved is full, start over */
 			if (range.is_overtaken)
@@ -459,6 +478,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 
 	/* invariant 5, and the lease */
 	Assert(tick >= range.floor && tick >= config.worker.lease_start && tick < range.end);
+	window.ahead = range.ahead;
 	window.limit = range.limit;
 	window.reloaded_at = PgReloadTime;
 	window.lane.version = config.worker.version;
@@ -472,7 +492,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
 	/* a clock that was wrong at the second look must not keep it open */
 	if (range.wall_tick >= 0 && !range.is_overtaken && tick <= range.ceiling &&
-		tick <= ClockTick(layout, ClockIds(now)) + LimitAhead(layout))
+		tick <= ClockTick(layout, ClockIds(now)) + range.ahead)
 		window.clock_length = layout->tick;
 	return tick;
 }
@@ -512,9 +532,11 @@ generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
 
 		if (taken == 0)
 			continue;
+		if (window.clock_length == 0)
+			claimed_tick = tick;
 		while (window.clock_length == 0 &&
-			   !generator_wait_for_clock(&config.layout, tick, LimitAhead(&config.layout), NULL, waits))
-			;
+			   !generator_wait_for_clock(&config.layout, tick, window.ahead, NULL, waits))
+			served_at = GetCurrentTimestamp();
 		return taken;
 	}
 }
@@ -569,7 +591,7 @@ GeneratorReservable(void)
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
 	(void) GeneratorConfigure();
-	ticks = 1 + LimitAhead(layout) + (double) setting_max_wait * 1000 / layout->tick;
+	ticks = 1 + LimitAhead(layout) / 2 + (double) setting_max_wait * 1000 / layout->tick;
 	return Min((config.sequence_mask + 1.0) * ticks, PG_INT32_MAX);
 }
 

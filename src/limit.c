@@ -43,7 +43,6 @@
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
@@ -60,8 +59,9 @@
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
 
-/* the last limit that this parallel worker has moved to */
-static uint64 limit_of_worker = 0;
+/* the last limit that this process has moved to, and its last reload then */
+static uint64 limit_own = 0;
+static TimestampTz limit_own_reload = 0;
 
 /* The bound to write for a limit at this tick: the largest id before it. */
 int64
@@ -119,7 +119,7 @@ LimitIsCovered(uint64 limit)
 
 	/* pairs with limit_raise() */
 	pg_read_barrier();
-	return standbys == 0 || (IsParallelWorker() && limit == limit_of_worker) ||
+	return standbys == 0 || (limit == limit_own && limit_own_reload == PgReloadTime) ||
 		pg_atomic_read_u64(&my_slot->standbys) == standbys;
 }
 
@@ -135,24 +135,26 @@ LimitHalfUsed(const Layout *layout, uint64 tick)
 
 /*
  * The last tick that SQL may set the mark to, or advance ids to: the later of that
- * of the last id and, if max_ahead gives a bound, half of it ahead of the id
- * clock.  Without this, one database could carry the others along.
+ * of the last id, unless somebody waits for that, and, if max_ahead gives a bound,
+ * half of it ahead of the id clock.  Without this, one database could carry the others along.
  */
 uint64
 LimitMaxAdvance(const Layout *layout, uint64 ids_tick)
 {
 	uint64		reached = LaneLastTick(layout);
+	uint64		most = ids_tick + LimitAhead(layout);
 
+	reached = Min(reached, most);
 	if (setting_max_ahead >= 0)
 		ids_tick += LimitAhead(layout) / 2;
 	return Max(ids_tick, reached);
 }
 
 /* Whether the bound on the pages is the one that this server wrote last. */
-bool
-LimitHasWritten(const Layout *layout, const Guard *guard)
+static bool
+limit_has_written(const Layout *layout, const Guard *guard)
 {
-	return my_slot != NULL && my_slot->reserved != 0 &&
+	return my_slot->reserved != 0 &&
 		guard->bound == LimitBoundBelow(layout, my_slot->reserved) &&
 		guard->database == MyDatabaseId;
 }
@@ -175,7 +177,7 @@ LimitEnter(const Layout *layout)
 	is_sound = MarkLockPages(&mark);
 	if (is_sound)
 	{
-		if (!LimitHasWritten(layout, &mark.guard))
+		if (!limit_has_written(layout, &mark.guard))
 		{
 			if (my_slot->reserved != 0)
 				SlotForget();
@@ -228,7 +230,7 @@ limit_find(const Layout *layout, const Mark *mark, TimestampTz believed,
 	uint64		most;
 
 	found->tick = 0;
-	if (!LimitHasWritten(layout, guard))
+	if (!limit_has_written(layout, guard))
 		found->tick = LimitFirstTickAbove(layout, guard->bound);
 	if (mark->value > guard->bound)
 		found->tick = LimitFirstTickAbove(layout, mark->value);
@@ -317,13 +319,18 @@ limit_is_due(const Layout *layout, uint64 tick, LimitReason reason,
 	return reason == LIMIT_REACHED ? tick >= limit || !LimitIsCovered(limit) : LimitHalfUsed(layout, tick);
 }
 
-/* Raise the limit, now that everybody who has to has flushed the mark for it. */
+/*
+ * Raise the limit, now that everybody who has to has flushed the mark for it.  A
+ * process whose settings may be old cannot tell for others which standbys are
+ * named now; but it has waited for them.
+ */
 static void
 limit_raise(uint64 limit)
 {
-	/* a parallel worker cannot tell for others which standbys are named now */
-	uint64		standbys = IsParallelWorker() ? 0 : MarkStandbys();
+	uint64		standbys = MarkStandbys();
 
+	if (!MarkKnowsSettings() && standbys != pg_atomic_read_u64(&my_slot->standbys))
+		standbys = 0;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (pg_atomic_read_u64(&my_slot->limit) <= limit)
 	{
@@ -333,7 +340,8 @@ limit_raise(uint64 limit)
 		pg_atomic_write_u64(&my_slot->limit, limit);
 	}
 	LWLockRelease(&shared->lock);
-	limit_of_worker = limit;
+	limit_own = limit;
+	limit_own_reload = PgReloadTime;
 }
 
 /*
@@ -365,15 +373,6 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	if (report->damaged)
 		return LIMIT_LOOK_AGAIN;
 
-	/*
-	 * until we have written the mark, it may hold a greater one than the
-	 * guard
-	 */
-	if (!mark->has_sequence && !LimitHasWritten(layout, &mark->guard))
-	{
-		MarkUnlockPages(mark);
-		return LIMIT_LOCKED;
-	}
 	limit_find(layout, mark, reading->time, found);
 	has_ids = mark->value != 0 || mark->guard.bound != 0;
 	if ((found->is_far && reason != LIMIT_FORCE) ||

@@ -64,7 +64,6 @@ extern uint64 LimitAhead(const Layout *layout);
 extern uint64 LimitMaxAdvance(const Layout *layout, uint64 ids_tick);
 extern int64 LimitBoundBelow(const Layout *layout, uint64 tick);
 extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
-extern bool LimitHasWritten(const Layout *layout, const Guard *guard);
 extern bool LimitEnter(const Layout *layout);
 extern bool LimitIsOfOtherLayout(const Layout *layout, const Guard *guard);
 

@@ -9,30 +9,29 @@
  *		before the id was returned, and is never lowered.  After a start, every
  *		new id is greater than the bound.
  *
- * It is kept in the guard: the row of a materialized view, which no SQL command
- * lowers.  The view takes no DML, is neither published nor dumped, and a REFRESH
- * keeps its row.
+ * The bound is kept in two places; the greater one counts.  Both are in the
+ * schema snowflake_internal, and are written together:
  *
- * The mark is the last_value of a sequence.  pg_dump saves it, a restore sets it,
- * and the owner of the database may set it, too.  Only a value above the bound
- * matters.  It is looked at whenever the guard is, and written with it, unless a
- * transaction changes the sequence.  Both are in the schema snowflake_internal.
+ * - The mark is the last_value of a sequence.  pg_dump saves it, a restore
+ *	 sets it, and the owner of the database may set it, too.
+ * - The guard is the row of a materialized view, which no SQL command lowers:
+ *	 it takes no DML, is neither published nor dumped, and a REFRESH keeps its
+ *	 row.
  *
  * The pages are written with generic WAL.  That needs no transaction id, so
  * ids can be made in read-only transactions and in parallel workers.  We log
  * full images, because a delta would leave out bytes that core's nextval() may
  * have changed without logging them.
  *
- * Writing is not transactional, but the view is.  If a transaction that has
- * created it fails, it is gone with its row.  If one that has given it a new file
- * fails, the old file comes back, without what was written to the new one.
- * MarkOpen() refuses that.
+ * Writing is not transactional, but the two relations are.  If a transaction
+ * that has created them fails, they are gone with their contents.  If one that
+ * has given them new files fails, the old files come back, without what was
+ * written to the new ones.  MarkOpen() refuses that.
  *
  * Note about locking issues: one session at a time writes the mark.  It locks
  * the two relations as nextval() does, and then the mark: a lock on the guard
- * with a sub-id that nobody else uses.  It never waits for any of these, so a
- * canceled wait never ends with one of them, and does without the lock of the
- * sequence if it does not get that.  While it holds
+ * with a sub-id that nobody else uses.  It takes all of these only if it gets
+ * them at once, so a canceled wait never ends with one of them.  While it holds
  * the lock of the mark, it looks at no catalog, and so waits for no other lock.
  * Content locks guard what the pages hold.  They are taken on the sequence first,
  * and released before the WAL is flushed.
@@ -58,7 +57,6 @@
 #include "access/genam.h"
 #include "access/generic_xlog.h"
 #include "access/htup_details.h"
-#include "access/parallel.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
@@ -100,15 +98,20 @@ static Oid	mark_sequence_oid = InvalidOid;
 static Oid	mark_guard_oid = InvalidOid;
 
 /*
- * Which one made a row, of the running transaction and its subtransactions,
- * which may still take it back; InvalidTransactionId if none of them did.
+ * Whether the running transaction, or a subtransaction of it, made a row, and
+ * so may still take it back.  If so, note which of them did: *changed_by made
+ * all rows noted so far; FrozenTransactionId stands for several.
  */
-static TransactionId
-mark_running_maker(HeapTuple tuple)
+static bool
+mark_note_change(TransactionId *changed_by, HeapTuple tuple)
 {
 	TransactionId xmin = HeapTupleHeaderGetXmin(tuple->t_data);
 
-	return TransactionIdIsCurrentTransactionId(xmin) ? xmin : InvalidTransactionId;
+	if (!TransactionIdIsCurrentTransactionId(xmin))
+		return false;
+	*changed_by = !TransactionIdIsValid(*changed_by) || *changed_by == xmin ?
+		xmin : FrozenTransactionId;
+	return true;
 }
 
 /*
@@ -134,10 +137,10 @@ mark_created_here(bool *dropped)
 
 		if (strcmp(NameStr(extension->extname), "snowflake") != 0)
 			continue;
-		if (extension->oid == current && TransactionIdIsValid(mark_running_maker(tuple)))
-			created = mark_running_maker(tuple);
-		else if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
-				 TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
+		if (extension->oid == current && mark_note_change(&created, tuple))
+			continue;
+		if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
+			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
 			*dropped = true;
 	}
 	systable_endscan(scan);
@@ -157,7 +160,8 @@ mark_check_stays(const Mark *mark)
 	bool		dropped;
 
 	if (TransactionIdIsValid(mark->changed_by) &&
-		(mark->changed_by != mark_created_here(&dropped) || dropped))
+		(mark->changed_by == FrozenTransactionId ||
+		 mark->changed_by != mark_created_here(&dropped) || dropped))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("snowflake mark was changed in this transaction"),
@@ -220,69 +224,60 @@ mark_find_relations(void)
 }
 
 /*
- * Look up the guard, which must be locked.  Returns false if it is gone or, with
- * MARK_PEEK, if it cannot be used.
+ * Look up a relation, which must be locked.  Returns false if it is gone or,
+ * with MARK_PEEK, if it cannot hold the mark.
  */
 static bool
-mark_look_up_guard(Mark *mark)
+mark_look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
 {
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(mark_guard_oid));
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(oid));
 	Form_pg_class form;
 	bool		usable;
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
 	form = (Form_pg_class) GETSTRUCT(tuple);
-	usable = form->relkind == RELKIND_MATVIEW && form->relispopulated &&
+	usable = form->relkind == relkind && form->relispopulated &&
 		form->relpersistence == RELPERSISTENCE_PERMANENT &&
-		form->relam == HEAP_TABLE_AM_OID;
+		(relkind == RELKIND_SEQUENCE || form->relam == HEAP_TABLE_AM_OID);
 	if (!form->relispopulated && mark->mode != MARK_PEEK)
 		mark_report_empty();
 	if (!usable && mark->mode != MARK_PEEK)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("relation \"%s\" cannot guard the snowflake mark",
+				 errmsg("relation \"%s\" cannot hold the snowflake mark",
 						NameStr(form->relname)),
-				 errdetail("It must be a permanent materialized view of the access method \"heap\"."),
-				 errhint("Use ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
-	mark->changed_by = mark_running_maker(tuple);
-	mark->guard_file = compat_file(form);
+				 errdetail("The mark must be a permanent sequence, and its guard a permanent materialized view of the access method \"heap\"."),
+				 errhint("Use ALTER SEQUENCE ... SET LOGGED, or ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
+	mark_note_change(&mark->changed_by, tuple);
+	*file = compat_file(form);
 	ReleaseSysCache(tuple);
 	return usable;
-}
-
-/* Look up the sequence, which must be locked.  Returns false if it is gone. */
-static bool
-mark_look_up_sequence(Mark *mark)
-{
-	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(mark_sequence_oid));
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	mark->sequence_file = compat_file((Form_pg_class) GETSTRUCT(tuple));
-	ReleaseSysCache(tuple);
-	return true;
 }
 
 static void
 mark_unlock_relations(const Mark *mark)
 {
-	if (mark->has_sequence)
-		UnlockRelationOid(mark_sequence_oid, mark->lockmode);
 	UnlockRelationOid(mark_guard_oid, mark->lockmode);
+	UnlockRelationOid(mark_sequence_oid, mark->lockmode);
 }
 
-/* Lock the two relations, and look them up.  The guard will do. */
+/* Lock the two relations, and look them up. */
 static MarkOpenResult
 mark_lock_relations(Mark *mark)
 {
-	if (!ConditionalLockRelationOid(mark_guard_oid, mark->lockmode))
+	if (!ConditionalLockRelationOid(mark_sequence_oid, mark->lockmode))
 		return MARK_LOCKED;
-	mark->has_sequence = ConditionalLockRelationOid(mark_sequence_oid, mark->lockmode);
+	if (!ConditionalLockRelationOid(mark_guard_oid, mark->lockmode))
+	{
+		UnlockRelationOid(mark_sequence_oid, mark->lockmode);
+		return MARK_LOCKED;
+	}
 
 	/* now that we hold the locks, they can no longer change */
-	if (mark_look_up_guard(mark) &&
-		(!mark->has_sequence || mark_look_up_sequence(mark)))
+	mark->changed_by = InvalidTransactionId;
+	if (mark_look_up(mark, mark_sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
+		mark_look_up(mark, mark_guard_oid, RELKIND_MATVIEW, &mark->guard_file))
 		return MARK_OPENED;
 	mark_unlock_relations(mark);
 	/* others may have taken the place of relations that are gone */
@@ -330,6 +325,7 @@ MarkOpen(Mark *mark, MarkMode mode)
 	mark->mode = mode;
 	mark->lockmode = mode >= MARK_WRITE ? RowExclusiveLock : AccessShareLock;
 	mark->xlog = NULL;
+	mark->sequence = NULL;
 	do
 	{
 		if (mark_find_relations())
@@ -348,10 +344,10 @@ MarkOpen(Mark *mark, MarkMode mode)
 
 	if (mode == MARK_WRITE)
 		mark_check_stays(mark);
-	mark->guard_relation = relation_open(mark_guard_oid, NoLock);
+	mark->sequence = relation_open(mark_sequence_oid, NoLock);
 	if (mark_begin_writing(mark))
 		return MARK_OPENED;
-	relation_close(mark->guard_relation, NoLock);
+	relation_close(mark->sequence, NoLock);
 	mark_unlock_relations(mark);
 	return MARK_BUSY;
 }
@@ -364,7 +360,7 @@ MarkClose(Mark *mark)
 	if (mark->mode >= MARK_WRITE)
 	{
 		mark_end_writing(mark);
-		relation_close(mark->guard_relation, NoLock);
+		relation_close(mark->sequence, NoLock);
 	}
 	mark_unlock_relations(mark);
 }
@@ -425,21 +421,19 @@ MarkLockPages(Mark *mark)
 	int			lock = mark->mode >= MARK_WRITE ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE;
 
 	/* all of this may throw, so do it first */
-	if (mark->has_sequence)
-		mark->sequence_buffer = mark_pin_page(mark->sequence_file);
+	mark->sequence_buffer = mark_pin_page(mark->sequence_file);
 	mark->guard_buffer = mark_pin_page(mark->guard_file);
-	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->guard_relation) : NULL;
+	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->sequence) : NULL;
 
-	if (mark->has_sequence)
-		LockBuffer(mark->sequence_buffer, lock);
+	LockBuffer(mark->sequence_buffer, lock);
 	LockBuffer(mark->guard_buffer, lock);
-	if ((mark->has_sequence && mark_sequence_row(mark) == NULL) || mark_guard_row(mark) == NULL)
+	if (mark_sequence_row(mark) == NULL || mark_guard_row(mark) == NULL)
 	{
 		MarkUnlockPages(mark);
 		return false;
 	}
+	mark->value = mark_sequence_row(mark)->last_value;
 	memcpy(&mark->guard, mark_guard_row(mark), sizeof(Guard));
-	mark->value = mark->has_sequence ? mark_sequence_row(mark)->last_value : mark->guard.bound;
 	return true;
 }
 
@@ -448,8 +442,7 @@ void
 MarkUnlockPages(Mark *mark)
 {
 	UnlockReleaseBuffer(mark->guard_buffer);
-	if (mark->has_sequence)
-		UnlockReleaseBuffer(mark->sequence_buffer);
+	UnlockReleaseBuffer(mark->sequence_buffer);
 	if (mark->xlog != NULL)
 		GenericXLogAbort(mark->xlog);
 	mark->xlog = NULL;
@@ -487,18 +480,14 @@ mark_row_to_write(GenericXLogState *state, Buffer buffer, const void *row)
 XLogRecPtr
 MarkWritePages(Mark *mark)
 {
+	Form_pg_sequence_data data;
 	XLogRecPtr	lsn;
 
 	Assert(mark->mode >= MARK_WRITE && mark->xlog != NULL);
-	if (mark->has_sequence)
-	{
-		Form_pg_sequence_data data = (Form_pg_sequence_data)
-		mark_row_to_write(mark->xlog, mark->sequence_buffer, mark_sequence_row(mark));
-
-		data->last_value = mark->guard.bound;
-		data->log_cnt = 0;
-		data->is_called = true;
-	}
+	data = (Form_pg_sequence_data) mark_row_to_write(mark->xlog, mark->sequence_buffer, mark_sequence_row(mark));
+	data->last_value = mark->guard.bound;
+	data->log_cnt = 0;
+	data->is_called = true;
 	memcpy(mark_row_to_write(mark->xlog, mark->guard_buffer, mark_guard_row(mark)), &mark->guard, sizeof(Guard));
 	lsn = GenericXLogFinish(mark->xlog);
 	mark->xlog = NULL;
@@ -507,31 +496,49 @@ MarkWritePages(Mark *mark)
 }
 
 /*
- * The synchronous standbys, as a hash of the setting that names them.  0 if there
- * are none, or if the setting may have changed since this process has read it; a
- * parallel worker, which is not told, cannot know more than whether there are any.
+ * Whether what this process knows of the settings is what the configuration
+ * says.  Only a session is told of a reload for certain, and is told to stop
+ * relying on what it has read before.
+ */
+bool
+MarkKnowsSettings(void)
+{
+	return MyBackendType == B_BACKEND && !ConfigReloadPending;
+}
+
+/*
+ * Whether synchronous standbys are named, as far as the checkpointer knows, or
+ * this session, which may have read the setting before it.
+ */
+static bool
+mark_has_standbys(void)
+{
+	if (max_wal_senders == 0 || !IsUnderPostmaster)
+		return false;
+	return compat_standbys_are_named() ||
+		(MarkKnowsSettings() && SyncRepStandbyNames[0] != '\0');
+}
+
+/*
+ * The synchronous standbys, as a hash of the setting that names them, as this
+ * process has read it; 0 if there are none.
  */
 uint64
 MarkStandbys(void)
 {
-	if (max_wal_senders == 0 || !IsUnderPostmaster || SyncRepStandbyNames[0] == '\0' ||
-		(IsParallelWorker() ? !compat_standbys_are_named() : ConfigReloadPending))
+	if (!mark_has_standbys() || SyncRepStandbyNames[0] == '\0')
 		return 0;
 	return hash_bytes_extended((unsigned char *) SyncRepStandbyNames,
 							   strlen(SyncRepStandbyNames), 0) | 1;
 }
 
-/*
- * Whether synchronous standbys have yet to flush the WAL up to a position.  When
- * the setting has changed, the checkpointer may know of that before we do, or we
- * before it.
- */
+/* Whether synchronous standbys have yet to flush the WAL up to a position. */
 static bool
 mark_standbys_are_behind(XLogRecPtr lsn)
 {
 	bool		behind;
 
-	if (MarkStandbys() == 0 && (max_wal_senders == 0 || !compat_standbys_are_named()))
+	if (!mark_has_standbys())
 		return false;
 	LWLockAcquire(SyncRepLock, LW_SHARED);
 	behind = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] < lsn;

@@ -39,14 +39,14 @@ typedef enum MarkOpenResult
 {
 	MARK_OPENED,
 	MARK_BUSY,					/* another session writes it */
-	MARK_LOCKED,				/* a transaction is about to change the guard */
+	MARK_LOCKED,				/* a transaction is about to change it */
 	MARK_MISSING				/* only with MARK_PEEK */
 } MarkOpenResult;
 
 typedef struct Mark
 {
 	/* what its pages held when they were locked */
-	int64		value;			/* of the sequence; else the bound */
+	int64		value;			/* of the sequence */
 	Guard		guard;
 
 	/* for mark.c */
@@ -54,9 +54,8 @@ typedef struct Mark
 	int			nest_level;		/* of settings, see mark_begin_writing() */
 	LOCKMODE	lockmode;
 	LOCKTAG		lock;
-	TransactionId changed_by;	/* see mark_running_maker() */
-	bool		has_sequence;	/* it can be read and written now */
-	Relation	guard_relation; /* to write it */
+	TransactionId changed_by;	/* see mark_note_change() */
+	Relation	sequence;		/* to write it */
 	CompatFile	sequence_file;
 	CompatFile	guard_file;
 	Buffer		sequence_buffer;
@@ -74,6 +73,7 @@ extern Guard MarkCurrentGuard(void);
 pg_noreturn extern void MarkReportLocked(void);
 pg_noreturn extern void MarkReportDamaged(void);
 extern bool MarkFlush(XLogRecPtr lsn);
+extern bool MarkKnowsSettings(void);
 extern uint64 MarkStandbys(void);
 
 #endif							/* SNOWFLAKE_MARK_H */

@@ -69,7 +69,7 @@ status_get(Status *status)
 		layout = &setting_layout;
 	status->layout = layout;
 	WorkerGet(&status->worker);
-	status->has_mark = MarkPeek(&mark) && (mark.has_sequence || LimitHasWritten(layout, &mark.guard));
+	status->has_mark = MarkPeek(&mark);
 	if (status->has_mark)
 	{
 		status->mark = Max(mark.value, mark.guard.bound);

@@ -68,9 +68,46 @@ sub goes_on
 	return;
 }
 
+# Nor an advance, a dump that is restored, or a promotion.
+sub goes_on_elsewhere
+{
+	my ($node, $back) = @_;
+	my $dump = PostgreSQL::Test::Utils::tempdir() . '/dump.sql';
+
+	sql_succeeds(
+		$node, 'SELECT snowflake_advance(max(last_id)) FROM snowflake_reserve(10000)',
+		"set back by $back s: an advance to the last id");
+	my $id = sql($node, 'SELECT snowflake_nextval()');
+	system_or_bail('pg_dump', '--file', $dump, '--dbname', $node->connstr('postgres'));
+	sql($node, 'CREATE DATABASE restored');
+	system_or_bail('psql', '--quiet', '--set=ON_ERROR_STOP=1', '--file', $dump, '--dbname', $node->connstr('restored'));
+	sql_is(
+		[ $node, 'restored' ], "SELECT snowflake_nextval() > $id",
+		't', "set back by $back s: ids go on in a dump that was restored");
+
+	my $standby = PostgreSQL::Test::Cluster->new("standby_$back");
+	$node->backup('base');
+	$standby->init_from_backup($node, 'base', has_streaming => 1);
+	start_with_clock($standby, -$back);
+	$id = sql($node, 'SELECT snowflake_nextval()');
+	$node->wait_for_catchup($standby);
+	$standby->promote;
+	sql_is($standby, "SELECT snowflake_nextval() > $id", 't', "set back by $back s: ids go on after a promotion");
+	my ($lead) = lead_of($standby);
+	cmp_ok(abs($lead - $back), '<', 60, "set back by $back s: from where they were");
+	$standby->stop;
+	return;
+}
+
 foreach my $preload (0, 1)
 {
-	my $node = new_server("back_$preload", clock => 1, preload => $preload, 'snowflake.max_wait' => 0);
+	my $node = new_server(
+		"back_$preload",
+		clock => 1,
+		preload => $preload,
+		wal_level => 'replica',
+		max_wal_senders => 5,
+		'snowflake.max_wait' => 0);
 
 	foreach my $back ($preload ? 20 * 3600 : (1, 10, 3600, 20 * 3600))
 	{
@@ -78,12 +115,13 @@ foreach my $preload (0, 1)
 		my $session = $node->background_psql('postgres');
 		sql($node, 'SELECT snowflake_nextval()');
 		goes_on($node, $session, $back, $preload);
+		goes_on_elsewhere($node, $back) if $back == 3600;
 		eval { $session->quit };
 		next if $back < 20 * 3600;
 
 		# dead batteries, and far more than max_set_back allows
 		my $id = sql($node, 'SELECT snowflake_nextval()');
-		foreach my $clock (-30 * $day, -time)
+		foreach my $clock (-100 * $day, -time)
 		{
 			restart_with($node, stop => 'immediate', clock => $clock);
 			sql_fails(
@@ -109,7 +147,7 @@ foreach my $preload (0, 1)
 
 # Bursts and restarts in a row push nothing ahead.
 my $node = new_server('bursts', clock => 1, 'snowflake.layout' => 'time:41 worker:5 sequence:2');
-foreach (1 .. 10)
+foreach (1 .. $ENV{SNOWFLAKE_RESTARTS} // 10)
 {
 	sql($node, 'SELECT count(snowflake_nextval()) FROM generate_series(1, 30000)');
 	restart_with($node, stop => 'immediate', clock => 0);

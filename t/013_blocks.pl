@@ -12,10 +12,10 @@ sql_is(
 	'20000|t', 'a block is as large as a tick allows');
 sql_fails(
 	$node, 'SELECT count(*) FROM snowflake_reserve(1000000)', '22023',
-	'a call for more ids than it can ever get is an error', qr/allow at most 81616 ids in one call/);
+	'a call for more ids than it can ever get is an error', qr/allow at most 41616 ids in one call/);
 sql_fails(
-	$node, 'SELECT count(*) FROM snowflake_reserve(80000) AS a, snowflake_reserve(80000) AS b', 'SF001',
-	'a call for more ids than max_ahead allows is an error');
+	$node, 'SELECT count(*) FROM snowflake_reserve(40000) AS a, snowflake_reserve(40000) AS b', 'SF001',
+	'calls for more ids than half of max_ahead allows are an error');
 $node->stop;
 
 # the layout must have consecutive ids

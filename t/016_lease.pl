@@ -87,8 +87,9 @@ isnt(sql($node, $worker_id), 1, 'not with the worker id that is still leased');
 
 # the lease worker alone
 my $before = sql($node, 'SELECT snowflake_nextval()');
+my $seen = -s $node->logfile;
 kill 'TERM', lease_worker_of($node);
-$node->wait_for_log(qr/snowflake lease worker" \(PID \d+\) exited/, -s $node->logfile);
+$node->wait_for_log(qr/snowflake lease worker" \(PID \d+\) exited/, $seen);
 makes_ids_again($node, 'ids are made after the worker was terminated');
 cmp_ok(sql($node, 'SELECT snowflake_nextval()'), '>', $before, 'above the earlier ids');
 

@@ -130,7 +130,7 @@ is(stat_of($node, 'exhausted, clock_refused'), '1|1', 'all failures are counted'
 
 # a lock on the mark
 my $locker = $node->background_psql('postgres');
-$locker->query_safe('BEGIN; ALTER MATERIALIZED VIEW snowflake_internal.guard RENAME TO other_guard');
+$locker->query_safe('BEGIN; ALTER SEQUENCE snowflake_internal.mark RENAME TO other_mark');
 sql_is(
 	$node, "SET lock_timeout = '1s'; SELECT mark IS NULL, state FROM snowflake_status()", 't|no mark',
 	'status does not wait for a lock on the mark');
@@ -152,6 +152,7 @@ set_clock($node, 0);
 
 # an incomplete mark
 foreach my $sql (
+	'ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED',
 	'ALTER MATERIALIZED VIEW snowflake_internal.guard RENAME TO put_away',
 	'REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA')
 {

@@ -103,6 +103,9 @@ sub make_no_ids
 	sql_fails($node, $soon, '57014', "$name: no ids in a new session");
 	$sessions[0]->[0]->query("$soon;");
 	like(take_errors($sessions[0]->[0]), qr/due to statement timeout/, "$name: nor in one that was there");
+	sql_fails(
+		$node, "SET statement_timeout = '900ms'; SELECT pg_reload_conf(), pg_sleep(0.3), snowflake_nextval()",
+		'57014', "$name: nor after another reload");
 	sql_is($node, 'SELECT ids FROM snowflake_stat()', $before, "$name: none at all");
 	return;
 }
