@@ -47,6 +47,8 @@ SlotForget(void)
 static void
 slot_leave(int code, Datum arg)
 {
+	if (my_slot == NULL)
+		return;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	Assert(my_slot->sessions > 0);
 	my_slot->sessions--;
@@ -101,10 +103,16 @@ SlotIsAvailable(void)
 void
 SlotEnter(void)
 {
+	static bool leaves = false;
 	DatabaseSlot *found;
 
 	if (my_slot != NULL)
 		return;
+
+	/* this may throw, so do it first */
+	if (!leaves)
+		before_shmem_exit(slot_leave, (Datum) 0);
+	leaves = true;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	found = slot_find();
@@ -126,5 +134,4 @@ SlotEnter(void)
 						   MAX_DATABASES),
 				 errhint("Try again when sessions in other databases have ended.")));
 	my_slot = found;
-	before_shmem_exit(slot_leave, (Datum) 0);
 }
