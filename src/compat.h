@@ -74,7 +74,7 @@ static inline bool
 compat_standbys_are_named(void)
 {
 	static int	version = 0;
-	bits8		status = *(volatile bits8 *) &WalSndCtl->sync_standbys_defined;
+	uint8		status = *(volatile uint8 *) &WalSndCtl->sync_standbys_defined;
 
 	if (version == 0)
 		version = atoi(GetConfigOption("server_version_num", false, false));
