@@ -3,9 +3,9 @@
  * connection.c
  *	  The lease worker's connection to the registry.
  *
- * Only one thing here waits for long: libpq looks up the name of a host for as
- * long as the resolver takes, and no signal ends that.  Meanwhile the lease goes
- * on, but a server that is being stopped waits.  Addresses need no look-up.
+ * Only one thing here waits for long: libpq looks up the name of a host for
+ * as long as the resolver takes, and no signal ends that.  Meanwhile the lease
+ * goes on, but a server that is being stopped waits.  Addresses need no look-up.
  *
  *-------------------------------------------------------------------------
  */
@@ -129,6 +129,7 @@ time_left(instr_time start)
 static bool
 wait_for_socket(int event, instr_time start)
 {
+	int			awaited = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event;
 	int			occurred = 0;
 
 	while (!(occurred & event))
@@ -137,9 +138,8 @@ wait_for_socket(int event, instr_time start)
 
 		if (left <= 0)
 			return false;
-		occurred = WaitLatchOrSocket(MyLatch,
-									 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event,
-									 PQsocket(connection), left, PG_WAIT_EXTENSION);
+		occurred = WaitLatchOrSocket(MyLatch, awaited, PQsocket(connection),
+									 left, PG_WAIT_EXTENSION);
 		if (occurred & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();

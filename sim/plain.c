@@ -13,7 +13,7 @@
 
 #include "memory.h"
 #include "shared.h"
-#include "world.h"
+#include "sim.h"
 
 /* What must be held to access a field. */
 typedef enum Guarded
@@ -89,11 +89,18 @@ holds(const LWLock *lock, bool writes)
 	return false;
 }
 
-/* The content lock of the guard's page */
 static bool
-holds_guard(bool writes)
+holds_pages(bool writes)
 {
-	return holds(&databases[me->database].pages[1], writes);
+	int			held = 0;
+
+	for (int i = 0; i < MAX_LWLOCKS; i++)
+	{
+		if (me->lwlocks[i] != NULL && me->lwlocks[i]->tranche == LWTRANCHE_BUFFER_CONTENT &&
+			(me->lwlock_is_exclusive[i] || !writes))
+			held++;
+	}
+	return held == 2;
 }
 
 static void
@@ -114,7 +121,7 @@ note_access(const volatile void *address, Size size, bool writes)
 	/* who creates the memory has it alone, and others wait for this lock */
 	if ((first == BY_NOTHING && last == BY_NOTHING) ||
 		holds(&state->lock, writes) || holds(AddinShmemInitLock, true) ||
-		(first != BY_LOCK && last != BY_LOCK && holds_guard(writes)))
+		(first != BY_LOCK && last != BY_LOCK && holds_pages(writes)))
 		return;
 	PromiseBroken("%s shared memory at %d without its lock, in %s",
 				  writes ? "writes" : "reads", (int) offset, me->doing);

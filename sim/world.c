@@ -710,9 +710,9 @@ WorldBegin(void)
 	next_xid = 800;
 	num_grants = 0;
 	memset(standby_returns_at, 0, sizeof(standby_returns_at));
-	standby_had_all_at[0] = standby_had_all_at[1] = reference;
 	memset(free_from, 0, sizeof(free_from));
 	reference = 1000000 + RandomBelow(1000000);
+	standby_had_all_at[0] = standby_had_all_at[1] = reference;
 	glitch_ends_at = drifted = 0;
 	wall_offset = clock_drift = registry_offset = offset_after_glitch = glitches = 0;
 	offsets[0] = 0;

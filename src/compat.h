@@ -78,7 +78,9 @@ compat_standbys_are_named(void)
 
 	if (version == 0)
 		version = atoi(GetConfigOption("server_version_num", false, false));
-	if (version % 10000 >= (version >= 170000 ? 5 : version >= 160000 ? 9 : 13) || version >= 180000)
+	if (version >= 170005 ||
+		(version >= 160009 && version < 170000) ||
+		(version >= 150013 && version < 160000))
 		status >>= 1;
 	return (status & 1) != 0;
 }

@@ -339,8 +339,9 @@ generator_read_clock(const Layout *layout)
  *
  * After a start the mark can be a reservation, and half of max_ahead, further
  * ahead than it may be.  Wait for three reservations even beyond max_wait, so
- * that a restart alone causes no error, unless max_ahead is over 8 s.  Add 2: the limit is the tick after the
- * reservation, and if the mark is in that tick, ids begin in the one after it.
+ * that a restart alone causes no error, unless max_ahead is over 8 s.  Add 2:
+ * the limit is the tick after the reservation, and if the mark is in that tick,
+ * ids begin in the one after it.
  */
 static bool
 generator_wait_for_clock(const Layout *layout, uint64 tick, uint64 ahead,
@@ -560,7 +561,7 @@ GeneratorNext(int64 tag_bits)
 	return last_id;
 }
 
-/* Take over the settings, wait for a worker id, and enter the slot.  Returns the worker. */
+/* Take over the settings and the worker, which is returned. */
 const Worker *
 GeneratorConfigure(void)
 {
