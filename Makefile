@@ -25,8 +25,9 @@ OBJS = \
 	src/text.o \
 	src/worker.o
 
-EXTENSION = snowflake registry/snowflake_registry sql-only/snowflake_sql
-DATA = snowflake--1.0.sql registry/snowflake_registry--1.0.sql sql-only/snowflake_sql--1.0.sql
+EXTENSION = snowflake registry/snowflake_registry adopt/snowflake_adopt sql-only/snowflake_sql
+DATA = snowflake--1.0.sql registry/snowflake_registry--1.0.sql adopt/snowflake_adopt--1.0.sql \
+	sql-only/snowflake_sql--1.0.sql
 PGFILEDESC = "snowflake - 64-bit, time-ordered, globally unique ids"
 
 REGRESS = layout decode compose vectors roundtrip settings generate tables internal mark \

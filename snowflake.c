@@ -7,9 +7,7 @@
  */
 #include "postgres.h"
 
-#include "access/xact.h"
 #include "catalog/pg_type.h"
-#include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -37,7 +35,6 @@ PG_FUNCTION_INFO_V1(snowflake_nextval_support);
 PG_FUNCTION_INFO_V1(snowflake_nextval_tag);
 PG_FUNCTION_INFO_V1(snowflake_reserve);
 PG_FUNCTION_INFO_V1(snowflake_currval);
-PG_FUNCTION_INFO_V1(snowflake_in_transaction_block);
 
 /* The most ids that one call of snowflake_reserve() returns. */
 #define MAX_RESERVED	1000000
@@ -229,11 +226,4 @@ snowflake_currval(PG_FUNCTION_ARGS)
 				 errmsg("no snowflake id has been made in this session yet"),
 				 errhint("Call snowflake_nextval() first.")));
 	PG_RETURN_INT64(id);
-}
-
-/* in_transaction_block(): whether the procedure that calls this cannot commit */
-Datum
-snowflake_in_transaction_block(PG_FUNCTION_ARGS)
-{
-	PG_RETURN_BOOL(!SPI_inside_nonatomic_context() || IsSubTransaction());
 }

@@ -87,7 +87,8 @@ my @functions = split /\n/, sql($node, <<'EOC');
 SELECT DISTINCT proname
 FROM pg_depend JOIN pg_proc ON objid = pg_proc.oid
 WHERE classid = 'pg_proc'::regclass AND deptype = 'e' AND pronamespace <> 'snowflake_internal'::regnamespace
-	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
+	AND refobjid IN (SELECT oid FROM pg_extension WHERE extname IN ('snowflake', 'snowflake_adopt'))
+	AND pronamespace <> 'snowflake_adopt'::regnamespace
 EOC
 cmp_ok(scalar(@functions), '>', 30, 'functions');
 is_deeply([ grep { $reference !~ /^\| [^|]*`\Q$_\E\(/m } @functions ], [], 'all of them are in the reference');
@@ -112,13 +113,17 @@ foreach (map { slurp_file($_) } glob('snowflake.c src/*.c'))
 {
 	$raised{$1} = 1 while /\b(ERRCODE_\w+)/g;
 }
-foreach (slurp_file('snowflake--1.0.sql'))
+foreach (map { slurp_file($_) } 'snowflake--1.0.sql', 'adopt/snowflake_adopt--1.0.sql')
 {
 	# macros of class 40 have a longer name than their condition
-	$raised{ ($1 eq 'serialization_failure' ? 'ERRCODE_T_R_' : 'ERRCODE_') . uc $1 } = 1 while /\bRAISE (\w+) USING\b/g;
+	$raised{ ($1 eq 'serialization_failure' ? 'ERRCODE_T_R_' : 'ERRCODE_') . uc $1 } = 1
+	  while /\bRAISE ([a-z_]+) USING\b/g;
 }
 cmp_ok(scalar(keys %raised), '>', 20, 'kinds of errors');
 my ($errors) = $reference =~ /^## Errors\n(.*?)^## /ms;
+is_deeply(
+	[ grep { $errors !~ /`$_`/ } slurp_file('adopt/snowflake_adopt--1.0.sql') =~ /'(\d[0-9A-Z]{4})'/g ],
+	[], 'so are those of problems of a conversion');
 is_deeply(
 	[ grep { !defined $sqlstate{$_} || $errors !~ /`$sqlstate{$_}`/ } sort keys %raised ],
 	[], 'all of them are in the reference');

@@ -7,6 +7,7 @@ use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $node = new_server('adopt', client_min_messages => 'warning');
+sql($node, 'CREATE EXTENSION snowflake_adopt');
 
 foreach my $end ('COMMIT', 'ROLLBACK')
 {
@@ -36,7 +37,7 @@ foreach my $call (
 	"SELECT snowflake_create_partitions('swapped', '1 day', '2026-11-21', '2026-11-22')")
 {
 	my ($name) = $call =~ /(\w+)\(/;
-	my $create = 'CREATE TABLE swapped (id bigint) PARTITION BY RANGE (id)';
+	my $create = 'CREATE TABLE swapped (id bigint)' . ($name eq 'snowflake_adopt' ? '' : ' PARTITION BY RANGE (id)');
 	my $first = $node->background_psql('postgres');
 	my ($second, $pid) = open_session($node);
 
@@ -100,7 +101,7 @@ $locker->query_safe('COMMIT');
 $locker->quit;
 my ($code, $messages) = sqlstate_of([ $node, 'postgres', 'seller' ], "SET client_min_messages = notice; $adopt_all");
 is($code, '00000', 'the next call succeeds');
-like($messages, qr/table shop\.visits was rewritten in [0-9.]+ s, 1000 rows/, 'its messages name the work done');
+like($messages, qr/step 1: rewrite table shop\.clients .*step 1 took [0-9.]+ s/s, 'its messages name the work done');
 sql_is(
 	$node, $state, 'clients bigint new, colors bigint new, sales bigint bigint new, visits bigint bigint new',
 	'all keys make ids');
@@ -124,8 +125,6 @@ sql_is(
 $locker->query_safe('COMMIT');
 $adopter->query_safe('SELECT 1');
 $_->quit foreach $locker, $adopter;
-sql_succeeds(
-	$node, "SET default_transaction_isolation = serializable; CALL snowflake_adopt_all('shop')",
-	'a further call has nothing to do');
+sql_succeeds($node, "CALL snowflake_adopt_all('shop')", 'a further call has nothing to do');
 
 done_testing();

@@ -166,11 +166,11 @@ my @statements = (
 			map { "SELECT * FROM public.$function($_)" } @{ $calls{$function} }
 		} sort keys %calls),
 	(   map {
-			my $options = "$_, false, false, '{*,noted.true_id}'::pg_catalog.text[], $_";
+			my $options = "$_, false, false, '{*,noted.true_id}'::pg_catalog.text[], false";
 			"CALL public.snowflake_adopt('public.$_'::pg_catalog.regclass, 'id'::pg_catalog.name, $options)"
 		} 'true',
 		'false'),
-	q{CALL public.snowflake_adopt_all('public'::pg_catalog.regnamespace, false, false, '{other}'::pg_catalog.text[], '{*}'::pg_catalog.text[], true)}
+	q{CALL public.snowflake_adopt_all('public'::pg_catalog.regnamespace, false, false, '{other}'::pg_catalog.text[], '{*}'::pg_catalog.text[], false)}
 );
 my $no_tables = 'DROP TABLE IF EXISTS events, "true", "false", refers, "all", noted, other CASCADE';
 my $tables = <<"EOC";
@@ -185,9 +185,6 @@ INSERT INTO "false" DEFAULT VALUES;
 CREATE TABLE "all" (id serial PRIMARY KEY, parent integer REFERENCES "all");
 CREATE TABLE noted (true_id integer, all_id integer, CHECK (true_id OPERATOR(pg_catalog.>) 0));
 CREATE TABLE other (id serial PRIMARY KEY);
-CREATE VIEW of_true AS SELECT id FROM "true" WHERE id OPERATOR(pg_catalog.>) 5;
-CREATE MATERIALIZED VIEW of_all AS SELECT pg_catalog.max(id) AS max FROM "all" WHERE parent OPERATOR(pg_catalog.>) 5;
-CREATE RULE noted AS ON DELETE TO "all" WHERE old.id OPERATOR(pg_catalog.=) 5 DO ALSO SELECT 1;
 EOC
 
 # durable settings of the edition in SQL need such a wal_level before PostgreSQL 17
@@ -249,13 +246,21 @@ sql([ $node, $database ], 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA pub
 is( functions_of('snowflake'),
 	join(
 		' ',
-		sort qw(adopt adoption_keys adoption_plan adoption_statements advance altered_columns check_key check_keys
-		  check_sequences check_values check_widening chunk_length columns_to_widen dependents execute_definition failing_statements
-		  fixed_columns functions grants inheritance_tree integer_functions key_defaults layout likely_references recreation_error sequence_uses
-		  lock_table named_columns obstacles other_columns partition_grid partitions recreate_view recreation
-		  report_locks report_references snowflake_adopt snowflake_adopt_all step_parts suffixes topmost_tables try_widening widening widening_error
-		  version), keys %calls),
+		sort
+		  qw(check_partitioned keep_undated layout lock_table partition_bounds partition_grid partition_ranges step_parts version),
+		keys %calls),
 	'the test calls all functions of the extension');
+sql([ $node, $database ], 'CREATE EXTENSION snowflake_adopt');
+is( functions_of('snowflake_adopt'),
+	join(
+		' ',
+		sort
+		  qw(altered candidates change_problems changes dependents distribution_problems fail find_generator fixed_columns
+		  integer_functions key_defaults key_problems key_statements keys_of left_alone likely_references lock_tables members
+		  named_columns names_of_rows notes other_columns partition_problems plan report schema_keys sequence_problems sequence_uses
+		  side_effects snowflake_adopt snowflake_adopt_all steps suffixes take too_great trees trial_problems users_tables value_problems)
+	),
+	'and of the one that converts tables');
 
 sql([ $node, $database ], $tables);
 
@@ -270,15 +275,21 @@ sql($node, 'ALTER ROLE mallory NOSUPERUSER');
 call_all('planted after', $tables, @statements);
 
 sql([ $node, $database ], $no_tables);
-is( no_harm('created by a superuser', 'DROP EXTENSION snowflake; CREATE EXTENSION snowflake'), '',
+is( no_harm(
+		'created by a superuser',
+		'DROP EXTENSION snowflake; CREATE EXTENSION snowflake; DROP EXTENSION snowflake_adopt; CREATE EXTENSION snowflake_adopt'
+	),
+	'',
 	'the extension can be created');
 call_all('planted before', $tables, @statements);
 
 # the extension is trusted: a superuser runs its script on behalf of an ordinary role
 sql([ $node, $database ], $no_tables);
 sql([ $node, $database ],
-	'DROP EXTENSION snowflake; ALTER SCHEMA public OWNER TO mallory; GRANT CREATE ON DATABASE postgres TO mallory');
-is(no_harm('created by the role', 'CREATE EXTENSION snowflake', 'mallory'), '', 'the role can create the extension');
+	'DROP EXTENSION snowflake; DROP EXTENSION snowflake_adopt; ALTER SCHEMA public OWNER TO mallory; GRANT CREATE ON DATABASE postgres TO mallory'
+);
+is( no_harm('created by the role', 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_adopt', 'mallory'), '',
+	'the role can create the extensions');
 call_all('created by the role', $tables, @statements);
 
 # a call that matches two functions must fail
@@ -294,7 +305,8 @@ like(
 
 $database = 'renamed';
 sql($node, "CREATE DATABASE $database OWNER mallory; ALTER ROLE mallory NOSUPERUSER");
-as_mallory("$harm CREATE SCHEMA hers; CREATE EXTENSION snowflake SCHEMA hers");
+as_mallory(
+	"$harm CREATE SCHEMA hers; CREATE EXTENSION snowflake SCHEMA hers; CREATE EXTENSION snowflake_adopt SCHEMA hers");
 my $rename = 'ALTER SCHEMA hers RENAME TO moved; CREATE SCHEMA hers; ' . sql([ $node, $database ], <<'EOC');
 SELECT string_agg(format('CREATE %s hers.%I(%s)%s LANGUAGE plpgsql%s AS %L;',
 	CASE prokind WHEN 'p' THEN 'PROCEDURE' ELSE 'FUNCTION' END, proname, pg_get_function_arguments(oid),

@@ -509,6 +509,29 @@ SELECT snowflake_worker_id(snowflake_nextval())}, "200|t\nt\n\n9", "$way: ids co
 	set_clock($node, 0);
 }
 
+# Converting a table, with the script that its owner loads for that
+
+$node->command_ok(
+	[
+		@psql, '--set=ON_ERROR_STOP=1', '--single-transaction', '--file=adopt/snowflake_adopt--1.0.sql', '--dbname',
+		$node->connstr('psql')
+	],
+	'the owner can load the script that converts tables');
+sql_is(
+	[ $node, 'psql', 'owner' ], q{
+SET client_min_messages = warning;
+CREATE TABLE people (id serial PRIMARY KEY, boss int REFERENCES people);
+CREATE TABLE pets (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, owner int REFERENCES people);
+INSERT INTO people (boss) VALUES (NULL), (1);
+CALL snowflake_adopt('people', 'id', widen_references => true);
+CALL snowflake_adopt_all('ids');
+INSERT INTO people SELECT FROM generate_series(1, 10);
+INSERT INTO pets (owner) SELECT max(id) FROM people;
+SELECT count(DISTINCT id), count(*) FILTER (WHERE id > 1000000) FROM people;
+SELECT owner > 1000000, id > 1000000 FROM pets;
+DROP SCHEMA snowflake_adopt CASCADE; DROP PROCEDURE snowflake_adopt, snowflake_adopt_all;
+DROP TABLE people, pets;}, "12|10\nt|t", 'which works, and can be removed');
+
 # Moving to the extension
 
 foreach my $way ('psql', 'extension')
@@ -526,7 +549,7 @@ BEGIN;
 $drop;
 CREATE EXTENSION snowflake;
 SELECT snowflake_advance(:last);
-CALL snowflake_adopt('orders', 'id');
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowflake_id();
 COMMIT;
 INSERT INTO orders SELECT FROM generate_series(1, 100)});
 	sql_is(

@@ -209,7 +209,7 @@ ALTER TABLE accounts ALTER COLUMN new_id SET NOT NULL;
 ALTER TABLE accounts DROP COLUMN id;
 ALTER TABLE accounts RENAME COLUMN new_id TO id;
 ALTER TABLE accounts ADD CONSTRAINT accounts_pkey PRIMARY KEY USING INDEX accounts_new_id_key;
-CALL snowflake_adopt('accounts', 'id');
+ALTER TABLE accounts ALTER COLUMN id SET DEFAULT snowflake_id();
 
 CREATE VIEW balances AS
 	SELECT accounts.id, sum(amount) AS balance

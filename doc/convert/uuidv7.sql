@@ -38,7 +38,7 @@ ALTER TABLE documents RENAME id TO uuid;
 ALTER TABLE documents RENAME new_id TO id;
 ALTER TABLE documents ADD PRIMARY KEY (id), ADD UNIQUE (uuid), ALTER uuid DROP NOT NULL;
 ALTER TABLE pages ALTER document_id SET NOT NULL, ADD FOREIGN KEY (document_id) REFERENCES documents;
-CALL snowflake_adopt('documents', 'id');
+ALTER TABLE documents ALTER id SET DEFAULT snowflake_id();
 COMMIT;
 
 INSERT INTO documents (title) VALUES ('new');

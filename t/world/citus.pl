@@ -206,6 +206,7 @@ CREATE TABLE legacy (id bigserial PRIMARY KEY, note text);
 SELECT create_distributed_table('legacy', 'id');
 INSERT INTO legacy (note) SELECT 'x' FROM generate_series(1, 100);
 EOC
+sql($coordinator, 'CREATE EXTENSION snowflake_adopt');
 my ($state, $messages) = sqlstate_of($coordinator, "CALL snowflake_adopt('legacy', 'id')");
 is($state, '0A000', 'a distributed table is not adopted');
 like($messages, qr/HINT: .*undistribute_table/, 'and the hint shows what to do');

@@ -205,6 +205,7 @@ check "$tool: generated: true makes a serial" "$(query "SELECT pg_get_serial_seq
 query "INSERT INTO customers (name) VALUES ('Ada'); INSERT INTO orders (item, \"customerId\") VALUES ('milk', 1)" || status=1
 run typeorm schema:log --dataSource data-source.js || status=1
 check "$tool: changing the model first would drop the ids" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1
+query 'CREATE EXTENSION snowflake_adopt' || status=1
 query "CALL snowflake_adopt_all('public', drop_sequence => true)" || status=1
 run typeorm schema:log --dataSource old.js || status=1
 check "$tool: so would the old model with an adopted table" "$(grep -cxF 'ALTER TABLE "orders" DROP COLUMN "id";' "$log")" = 1

@@ -165,14 +165,14 @@ my $unfilled = q{SELECT (SELECT count(*) FROM accounts WHERE new_id IS NULL),
 	(SELECT count(*) > 100000 FROM entries WHERE new_account_id IS NULL),
 	(SELECT count(*) > 25000 FROM notes WHERE new_account_id IS DISTINCT FROM account_id)};
 
-# These clients would notice a lock that is held for long, like that of
-# snowflake_adopt(), which waits for a session that has read the table.
+# These clients would notice a lock that is held for long, like that of an ALTER TABLE
+# that waits for a session that has read the table.
 my $reader = hold('SELECT FROM accounts LIMIT 1');
-my $session = start_script(text => q{CALL snowflake_adopt('accounts', 'id', widen_references => true);});
+my $session = start_script(text => 'ALTER TABLE accounts RENAME owner TO renamed;');
 sql_becomes_true(
 	$node,
 	q{SELECT count(*) = 1 FROM pg_stat_activity WHERE application_name = 'convert' AND wait_event_type = 'Lock'},
-	'adoption waits');
+	'a lock waits');
 my $clients = start_impatient_clients('100ms', '--client=2 --transactions=1');
 ok(!$clients->{run}->finish, 'clients fail while it waits');
 like(${ $clients->{err} }, qr/lock timeout/, 'because they wait, too');

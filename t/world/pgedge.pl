@@ -121,6 +121,7 @@ sub check_moved
 {
 	my ($node, $database) = @_;
 
+	$node->safe_psql($database, 'CREATE EXTENSION snowflake_adopt');
 	$node->safe_psql($database, "CALL snowflake_adopt('$_', 'id', drop_sequence => true)") foreach @tables;
 	sql_is([ $node, $database ], $digest, $rows{$database}, "$database: the same rows");
 	sql_is(

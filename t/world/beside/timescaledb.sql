@@ -36,6 +36,7 @@ SELECT pg_temp.check('snowflake_create_partitions() refuses it, and says why',
 	pg_temp.error_of($$SELECT * FROM snowflake_create_partitions('measurements', '1 day', now(), now() + interval '1 day')$$) LIKE '42809 % TimescaleDB adds chunks itself.');
 
 -- A hypertable of small numbers can be adopted if its chunks are large enough
+CREATE EXTENSION snowflake_adopt;
 CREATE TABLE legacy (id bigserial PRIMARY KEY, value float8);
 SELECT FROM create_hypertable('legacy', by_range('id', 10000));
 INSERT INTO legacy (value) SELECT 0 FROM generate_series(1, 30000);

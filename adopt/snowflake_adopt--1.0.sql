@@ -1,0 +1,1222 @@
+/* snowflake/adopt/snowflake_adopt--1.0.sql */
+
+-- Gives existing tables snowflake ids: snowflake_adopt() converts one key, and
+-- snowflake_adopt_all() those of a schema.  They are needed for a day, so they are an
+-- extension of their own, for snowflake and for snowflake_sql.  CREATE EXTENSION, pg_tle and
+-- psql all take this script, and no superuser is needed:
+--
+--		psql --single-transaction --set=ON_ERROR_STOP=1 --file=snowflake_adopt--1.0.sql
+--		CALL snowflake_adopt('customers', 'id', dry_run => true);
+--		CALL snowflake_adopt('customers', 'id');
+--		DROP SCHEMA snowflake_adopt CASCADE; DROP PROCEDURE snowflake_adopt, snowflake_adopt_all;
+--
+-- A key is a column that is to make ids.  Columns that refer to it become bigint, too.  A
+-- change is a column whose type changes, in the topmost table that has it; it changes in the
+-- whole tree of that table: its partitions and all tables that inherit from it.
+--
+-- Everything is checked before anything is changed, with the same errors as a dry run.
+-- Nothing that was dropped is created again: printed and read back, a view can mean
+-- something else.  So what depends on a column that changes is named, and left to its owner.
+--
+-- All look-ups use pg_catalog.  What is done for the caller runs with the caller's
+-- search_path, in which functions of indexes, event triggers and the like must find what they
+-- need.  Look-ups are planned without JIT, which takes longer than they do.
+
+DO $$
+BEGIN
+	IF NOT pg_catalog.starts_with((pg_catalog.current_schemas(true))[1]::pg_catalog.text, 'pg_'::pg_catalog.text) THEN
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'search_path has a schema before pg_catalog',
+			HINT = 'Set search_path to the schema for the procedures.';
+	END IF;
+END
+$$;
+
+-- This fails if the schema exists, because its owner could change what we create in it.
+CREATE SCHEMA snowflake_adopt;
+GRANT USAGE ON SCHEMA snowflake_adopt TO PUBLIC;
+
+CREATE TYPE snowflake_adopt.key AS (relid oid, attname name);
+CREATE TYPE snowflake_adopt.change AS (relid oid, attname name, new_type text);
+CREATE TYPE snowflake_adopt.problem AS (code text, message text, detail text, hint text);
+
+-- What the caller wants, and where.
+CREATE TYPE snowflake_adopt.options AS (adopted_schema oid, whole_schema boolean, dry_run boolean, widen_references boolean,
+	drop_sequence boolean, keep_currval boolean, widen_columns text[], excluding text[], callers_path text);
+
+-- A step can be a transaction of its own.  It locks a table, and gives a default to the key
+-- unless that is NULL.
+CREATE TYPE snowflake_adopt.step AS (announcement text, relid oid, key name, statements text[]);
+
+-- The edition that is installed: the schema of its functions, those that make ids, a call that
+-- advances them to $1, or NULL if the caller may not, and a new id.
+CREATE TYPE snowflake_adopt.generator AS (home text, id text, nextval text, advance text, new_id bigint);
+
+-- Anybody can create a function snowflake_id(), so it must belong to a role that can do what
+-- it wants anyway.
+CREATE FUNCTION snowflake_adopt.find_generator()
+RETURNS snowflake_adopt.generator LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	result snowflake_adopt.generator;
+	home_oid oid;
+BEGIN
+	SELECT pronamespace, quote_ident(nspname), pg_proc.oid::regprocedure, quote_ident(nspname) || '.snowflake_nextval()'
+	INTO home_oid, result.home, result.id, result.nextval
+	FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace JOIN pg_roles ON pg_roles.oid = proowner
+	WHERE proname = 'snowflake_id' AND pronargs = 0 AND prorettype = 'bigint'::regtype
+		AND (rolsuper OR rolname = current_user OR proowner = (SELECT datdba FROM pg_database WHERE datname = current_database()))
+	ORDER BY (SELECT count(*) FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e') DESC,
+		pg_proc.oid
+	LIMIT 1;
+	IF NOT FOUND THEN
+		RAISE undefined_function USING MESSAGE = 'no function snowflake_id() was found',
+			DETAIL = 'It must belong to the caller, to the owner of the database, or to a superuser.',
+			HINT = 'Run CREATE EXTENSION snowflake, or call snowflake_configure() of snowflake_sql.';
+	END IF;
+	SELECT format('%s.snowflake_advance($1%s)', result.home, CASE pronargs WHEN 2 THEN ', false' END) INTO result.advance
+	FROM pg_proc
+	WHERE proname = 'snowflake_advance' AND pronamespace = home_oid AND proargtypes::text IN ('20', '20 16')
+		AND has_function_privilege(oid, 'EXECUTE');
+	-- with the privileges of the caller
+	EXECUTE 'SELECT ' || result.id INTO result.new_id;
+	RETURN result;
+END
+$$;
+
+-- Tables, their partitions, and all tables that inherit from them.
+CREATE FUNCTION snowflake_adopt.trees(roots oid[])
+RETURNS TABLE (root oid, member oid) LANGUAGE SQL STABLE AS $$
+	WITH RECURSIVE tree (root, member) AS (
+		SELECT DISTINCT oid, oid FROM unnest(roots) AS oid
+		UNION
+		SELECT root, inhrelid FROM tree JOIN pg_inherits ON inhparent = member
+	)
+	SELECT * FROM tree
+$$;
+
+-- The columns of such names in the trees of their tables.
+CREATE FUNCTION snowflake_adopt.members(keys snowflake_adopt.key[])
+RETURNS TABLE (root oid, name name, relid oid, attnum smallint) LANGUAGE SQL STABLE AS $$
+	SELECT root, key.attname, member, attribute.attnum
+	FROM unnest(keys) AS key JOIN snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(keys))) ON root = key.relid
+		-- OFFSET makes the planner use an index
+		CROSS JOIN LATERAL (SELECT attnum FROM pg_attribute WHERE attrelid = member AND attname = key.attname AND attnum > 0 OFFSET 0) AS attribute
+$$;
+
+-- Other columns, those that refer to these or to keys, or to such columns in turn, and
+-- keys on request, if they are too narrow; in the topmost tables.
+CREATE FUNCTION snowflake_adopt.changes(keys snowflake_adopt.key[], others snowflake_adopt.key[], with_keys boolean)
+RETURNS SETOF snowflake_adopt.change LANGUAGE SQL STABLE
+SET enable_nestloop = off
+AS $$
+	WITH RECURSIVE key_column (relid, attnum) AS MATERIALIZED (
+		SELECT relid, attnum FROM snowflake_adopt.members(keys)
+	), whole_number (attrelid, attnum, attname, atttypid) AS MATERIALIZED (
+		SELECT attrelid, attnum, attname, atttypid
+		FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+		WHERE attnum > 0 AND (typtype = 'd' OR atttypid = ANY ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[]))
+	), edge (relid, attnum, next_relid, next_attnum) AS MATERIALIZED (
+		SELECT confrelid, confkey[i], conrelid, conkey[i]
+		FROM pg_constraint CROSS JOIN generate_subscripts(conkey, 1) AS i
+		WHERE contype = 'f' AND conparentid = 0
+		UNION ALL
+		-- a column changes in tables that inherit it and, but for a key, in those that it comes from
+		SELECT side.*
+		FROM pg_inherits JOIN whole_number AS parent ON parent.attrelid = inhparent
+			JOIN whole_number AS child ON child.attrelid = inhrelid AND child.attname = parent.attname
+			CROSS JOIN LATERAL (VALUES (inhparent, parent.attnum, inhrelid, child.attnum),
+				(inhrelid, child.attnum, inhparent, parent.attnum)) AS side (relid, attnum, next_relid, next_attnum)
+		WHERE side.relid = inhparent OR (inhrelid, child.attnum) NOT IN (SELECT * FROM key_column)
+	), linked (relid, attnum) AS (
+		SELECT * FROM key_column
+		UNION
+		SELECT attrelid, attnum FROM unnest(others) AS other JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = other.attname
+		UNION
+		SELECT next_relid, next_attnum FROM linked JOIN edge USING (relid, attnum)
+	), typed (relid, attname, typid) AS (
+		SELECT relid, attname, atttypid
+		FROM linked JOIN whole_number ON attrelid = relid AND whole_number.attnum = linked.attnum
+		WHERE (relid, linked.attnum) NOT IN (SELECT * FROM key_column)
+		UNION
+		-- a domain may be what makes a column too narrow
+		SELECT relid, attname, typbasetype FROM typed JOIN pg_type ON pg_type.oid = typid AND typtype = 'd'
+	)
+	SELECT relid, attname, CASE WHEN typid = ANY ('{smallint,integer}'::regtype[]) THEN 'bigint' ELSE 'bigint[]' END
+	FROM typed
+	WHERE typid = ANY ('{smallint,integer,smallint[],integer[]}'::regtype[])
+		AND NOT EXISTS (SELECT FROM pg_inherits JOIN typed AS parent ON parent.relid = inhparent
+			WHERE inhrelid = typed.relid AND parent.attname = typed.attname)
+	UNION ALL
+	SELECT attrelid, whole_number.attname, 'bigint'
+	FROM unnest(keys) AS key JOIN whole_number ON attrelid = relid AND whole_number.attname = key.attname
+	WHERE with_keys AND atttypid <> 'bigint'::regtype
+$$;
+
+-- All columns whose type changes, with the clause of an ALTER TABLE of that table alone.
+CREATE FUNCTION snowflake_adopt.altered(changes snowflake_adopt.change[])
+RETURNS TABLE (relid oid, attnum smallint, num_roots bigint, clause text) LANGUAGE SQL STABLE AS $$
+	SELECT member, pg_attribute.attnum, count(DISTINCT root), format('ALTER COLUMN %I TYPE %s', change.attname, min(new_type))
+	FROM unnest(changes) AS change JOIN snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(changes))) ON root = change.relid
+		JOIN pg_attribute ON attrelid = member AND pg_attribute.attname = change.attname
+	GROUP BY member, pg_attribute.attnum, change.attname
+$$;
+
+--
+-- What an adoption applies to
+--
+
+-- The tables, and columns if given, that a caller has named.
+CREATE FUNCTION snowflake_adopt.named_columns(adopted_schema oid, given text[])
+RETURNS SETOF snowflake_adopt.key LANGUAGE plpgsql STABLE AS $$
+DECLARE
+	item text;
+	found_table oid;
+	found_column name;
+BEGIN
+	FOREACH item IN ARRAY given LOOP
+		-- first as a table of this schema, then with the name of a schema
+		SELECT oid, parts[number + 1] INTO found_table, found_column
+		FROM parse_ident(item) AS parts CROSS JOIN generate_series(1, 2) AS number
+			JOIN pg_class ON relname = parts[number] AND relkind IN ('r', 'p')
+				AND relnamespace = CASE number WHEN 1 THEN adopted_schema ELSE (SELECT oid FROM pg_namespace WHERE nspname = parts[1]) END
+		WHERE cardinality(parts) <= number + 1
+		ORDER BY number
+		LIMIT 1;
+		IF NOT FOUND THEN
+			RAISE undefined_table USING MESSAGE = format('"%s" is not a table or column of schema %s', item, adopted_schema::regnamespace),
+				HINT = 'Write names as in SQL: table, table.column, or schema.table.column.';
+		ELSIF found_column IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute
+				WHERE attrelid = found_table AND attname = found_column AND attnum > 0 AND NOT attisdropped) THEN
+			RAISE undefined_column USING
+				MESSAGE = format('column "%s" of relation %s does not exist', found_column, found_table::regclass);
+		END IF;
+		RETURN NEXT (found_table, found_column)::snowflake_adopt.key;
+	END LOOP;
+END
+$$;
+
+-- All tables, foreign tables and composite types but those of the system and of
+-- extensions.
+CREATE FUNCTION snowflake_adopt.users_tables()
+RETURNS SETOF pg_class LANGUAGE SQL STABLE AS $$
+	SELECT pg_class.*
+	FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+	WHERE relkind IN ('r', 'p', 'f', 'c') AND relpersistence <> 't'
+		AND nspname !~ '^(pg_|information_schema$|snowflake_(internal|sql|adopt)$)'
+		AND NOT EXISTS (SELECT FROM pg_depend
+			WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')
+$$;
+
+-- Columns of a schema that get their values from a sequence, and keys with other defaults
+-- or none.
+CREATE FUNCTION snowflake_adopt.schema_keys(adopted_schema oid)
+RETURNS TABLE (relid oid, attname name, what text) LANGUAGE SQL STABLE AS $$
+	SELECT attrelid, attname, CASE
+			WHEN NOT is_integer THEN 'type ' || format_type(atttypid, atttypmod)
+			WHEN NOT is_unique THEN 'no unique index'
+			WHEN NOT is_numbered THEN coalesce('default ' || expression, 'no default')
+			ELSE 'ids' END
+	FROM snowflake_adopt.users_tables() AS class JOIN pg_attribute ON attrelid = class.oid
+		LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
+		CROSS JOIN LATERAL (SELECT atttypid = ANY ('{smallint,integer,bigint}'::regtype[]), pg_get_expr(adbin, adrelid),
+			EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique
+				AND attnum = ANY ((indkey::smallint[])[0:indnkeyatts - 1])),
+			-- the only column of a primary key, which refers to nothing
+			EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisprimary AND indnkeyatts = 1 AND indkey[0] = attnum)
+				AND NOT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND conrelid = attrelid AND attnum = ANY (conkey))
+		) AS fact (is_integer, expression, is_unique, is_alone)
+		-- a name of type text makes no dependency; currval() is the value of another column
+		CROSS JOIN LATERAL (SELECT attidentity <> '' OR coalesce(expression !~ E'\\m(currval|lastval|setval)\\(', false)
+			AND (expression LIKE 'nextval(%' OR EXISTS (
+				SELECT FROM pg_depend JOIN pg_class AS used ON refclassid = 'pg_class'::regclass AND refobjid = used.oid
+				WHERE classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND used.relkind = 'S'))
+			-- a sequence that an interrupted call has left
+			OR EXISTS (SELECT FROM pg_depend JOIN pg_class AS owned ON classid = 'pg_class'::regclass AND objid = owned.oid
+				WHERE refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum AND deptype = 'a'
+					AND owned.relkind = 'S' AND expression ~ E'^[\\w."]*snowflake_(id|nextval)\\(')) AS source (is_numbered)
+	WHERE relnamespace = adopted_schema AND relkind IN ('r', 'p') AND NOT relispartition
+		AND attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND attgenerated = ''
+		AND (is_numbered OR is_integer AND is_alone AND coalesce(expression !~ E'snowflake_(id|nextval)\\(', true))
+$$;
+
+--
+-- References that have no foreign key, by their names, comments and use
+--
+
+-- A name, and what is left of it after each underscore.
+CREATE FUNCTION snowflake_adopt.suffixes(name text)
+RETURNS TABLE (suffix text, number bigint) LANGUAGE SQL IMMUTABLE AS $$
+	SELECT array_to_string((string_to_array(name, '_'))[first:], '_'), first
+	FROM generate_subscripts(string_to_array(name, '_'), 1) AS first
+$$;
+
+-- What a reference to a table could be named after: "auth_user", whose number is 1, and "user"
+-- for "auth_users".
+CREATE FUNCTION snowflake_adopt.names_of_rows(keys snowflake_adopt.key[])
+RETURNS TABLE (relid oid, schema oid, suffix text, number bigint, is_key boolean) LANGUAGE SQL STABLE AS $$
+	SELECT DISTINCT class.oid, relnamespace, part.suffix, part.number, class.oid IN (SELECT key.relid FROM unnest(keys) AS key)
+	FROM snowflake_adopt.users_tables() AS class
+		CROSS JOIN LATERAL lower(regexp_replace(relname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
+		CROSS JOIN LATERAL (VALUES (snake), (regexp_replace(snake, 's$', '')), (regexp_replace(snake, 'es$', '')),
+			(regexp_replace(snake, 'ies$', 'y')), (regexp_replace(snake, 'people$', 'person')),
+			(regexp_replace(snake, 'children$', 'child'))) AS singular (stem)
+		CROSS JOIN LATERAL snowflake_adopt.suffixes(stem) AS part
+	WHERE relkind IN ('r', 'p') AND NOT relispartition
+$$;
+
+-- Columns of narrow integers, ranges and arrays of such, and attributes of composite
+-- types, which refer to nothing by a foreign key.
+CREATE FUNCTION snowflake_adopt.candidates(keys snowflake_adopt.key[])
+RETURNS TABLE (relid oid, schema oid, attnum smallint, attname name, snake text, is_fixed boolean) LANGUAGE SQL STABLE AS $$
+	SELECT attrelid, relnamespace, attnum, attname, name, relkind IN ('f', 'c') OR typtype = 'r'
+	FROM snowflake_adopt.users_tables() AS class JOIN pg_attribute ON attrelid = class.oid
+		JOIN pg_type ON pg_type.oid = atttypid
+		CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS name
+	WHERE attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND NOT relispartition
+		AND CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END = ANY ('{smallint,integer,smallint[],integer[],int4range,int4range[]}'::regtype[])
+		AND (attrelid, attnum) NOT IN (SELECT member.relid, member.attnum FROM snowflake_adopt.members(keys) AS member)
+		AND (attrelid, attname) NOT IN (SELECT change.relid, change.attname FROM snowflake_adopt.changes(keys, '{}', false) AS change)
+		AND (attrelid, attnum) NOT IN (SELECT conrelid, unnest(conkey) FROM pg_constraint WHERE contype = 'f')
+$$;
+
+-- Integers that seem to refer to keys of a schema, but have no foreign key; refers_to is
+-- NULL if it is not clear to which.
+CREATE FUNCTION snowflake_adopt.likely_references(adopted_schema oid, keys snowflake_adopt.key[])
+RETURNS TABLE (relid oid, attname name, refers_to oid, reason text, is_fixed boolean) LANGUAGE SQL STABLE AS $$
+	WITH candidate AS MATERIALIZED (
+		SELECT * FROM snowflake_adopt.candidates(keys)
+	), named AS MATERIALIZED (
+		-- the table that a column seems to be named after: "original_post" and "post" for "original_post_id"
+		SELECT DISTINCT ON (candidate.relid, attname) candidate.relid, attnum, attname, snake, known.relid AS refers_to, is_key,
+			known.number + part.number = 2 AS is_exact
+		FROM candidate CROSS JOIN LATERAL snowflake_adopt.suffixes(regexp_replace(snake, '^(fk|id)_|_?(u?ids?|fk)$', '', 'g')) AS part
+			JOIN snowflake_adopt.names_of_rows(keys) AS known USING (suffix)
+		WHERE suffix <> '' AND (known.number = 1 OR part.number = 1)
+			-- of other schemas, only the keys that are adopted
+			AND (is_key OR known.schema IN (adopted_schema, candidate.schema))
+		ORDER BY candidate.relid, attname, known.number + part.number, known.schema = candidate.schema DESC, is_key DESC, known.relid
+	), found (relid, attname, refers_to, reason, rank) AS (
+		SELECT relid, attname, refers_to, 'named after ' || refers_to::regclass, 1
+		FROM named
+		WHERE is_key AND (snake ~ 'ids?$|_fk$|^(fk|id)_' OR is_exact AND EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indkey[0] = attnum))
+		UNION ALL
+		SELECT candidate.relid, candidate.attname, pg_class.oid, 'comment mentions ' || pg_class.oid::regclass, 2
+		FROM candidate JOIN pg_description ON objoid = candidate.relid AND classoid = 'pg_class'::regclass AND objsubid = attnum
+			CROSS JOIN LATERAL regexp_split_to_table(lower(description), E'\\W+') AS word
+			JOIN pg_class ON lower(relname) = word AND pg_class.oid IN (SELECT key.relid FROM unnest(keys) AS key)
+		UNION ALL
+		-- "people__history" for "people"
+		SELECT candidate.relid, candidate.attname, key.relid, format('like %s.%I', key.relid::regclass, key.attname), 4
+		FROM unnest(keys) AS key JOIN pg_class AS original ON original.oid = key.relid
+			JOIN candidate ON candidate.attname = key.attname AND candidate.schema = relnamespace
+			JOIN pg_class AS copy ON copy.oid = candidate.relid AND copy.relname ~~ ('%' || original.relname || '%')
+			JOIN pg_attribute AS own ON own.attrelid = copy.oid AND own.attnum = candidate.attnum
+		WHERE NOT atthasdef AND attidentity = ''
+		UNION ALL
+		SELECT relid, attname, NULL, format('beside %I', type_name), 5
+		FROM candidate CROSS JOIN LATERAL (VALUES (regexp_replace(attname, '_?[iI]d$', '_type')),
+			(regexp_replace(attname, '_?[iI]d$', 'Type'))) AS pair (type_name)
+		WHERE candidate.schema = adopted_schema AND snake ~ '_id$' AND EXISTS (SELECT FROM pg_attribute AS other
+			WHERE other.attrelid = candidate.relid AND other.attname = type_name AND NOT attisdropped)
+		UNION ALL
+		SELECT relid, attname, NULL, format('name has %s', substring(snake FROM '_u?ids?$|_fk$|^fk_|_from$')), 6
+		FROM candidate
+		WHERE candidate.schema = adopted_schema AND snake ~ '_u?ids?$|_fk$|^fk_|^(inherited|copied|moved|derived)_from$'
+			AND (relid, attname) NOT IN (SELECT relid, attname FROM named WHERE is_exact AND NOT is_key)
+	)
+	SELECT DISTINCT ON (relid, attname) relid, attname, refers_to, reason, is_fixed
+	FROM found JOIN candidate USING (relid, attname)
+	ORDER BY relid, attname, rank, refers_to, reason
+$$;
+
+-- The columns that a caller has named in widen_columns; "*" stands for those that seem to
+-- refer to keys.
+CREATE FUNCTION snowflake_adopt.other_columns(options snowflake_adopt.options, keys snowflake_adopt.key[])
+RETURNS SETOF snowflake_adopt.key LANGUAGE plpgsql AS $$
+DECLARE
+	given snowflake_adopt.key;
+BEGIN
+	FOR given IN SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*')) LOOP
+		IF NOT EXISTS (SELECT FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
+				WHERE attrelid = given.relid AND attname = given.attname
+					AND CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END
+						= ANY ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[])) THEN
+			RAISE datatype_mismatch USING
+				MESSAGE = format('cannot widen %s%s', given.relid::regclass, '.' || quote_ident(given.attname)),
+				DETAIL = 'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.';
+		END IF;
+		RETURN NEXT given;
+	END LOOP;
+	IF '*' = ANY (options.widen_columns) THEN
+		RETURN QUERY SELECT reference.relid, reference.attname
+			FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference
+				JOIN pg_class ON pg_class.oid = reference.relid
+			WHERE NOT is_fixed AND (options.whole_schema OR refers_to IS NOT NULL)
+				AND (relnamespace = options.adopted_schema OR pg_has_role(relowner, 'USAGE'))
+				AND NOT EXISTS (SELECT FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS excluded
+					WHERE excluded.relid = reference.relid AND coalesce(excluded.attname, reference.attname) = reference.attname);
+	END IF;
+END
+$$;
+
+-- SQL and PL/pgSQL functions with integers that seem to be ids of a schema.
+CREATE FUNCTION snowflake_adopt.integer_functions(adopted_schema oid, keys snowflake_adopt.key[])
+RETURNS SETOF text LANGUAGE SQL STABLE AS $$
+	WITH function AS MATERIALIZED (
+		SELECT pg_proc.*
+		FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
+			JOIN pg_namespace ON pg_namespace.oid = pronamespace AND nspname !~ '^(pg_|information_schema$|snowflake_(internal|sql|adopt)$)'
+		WHERE NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
+	)
+	SELECT format('%s: %s', oid::regprocedure, string_agg(what, ', ' ORDER BY position, what COLLATE "C"))
+	FROM function CROSS JOIN LATERAL (
+			SELECT number, format('parameter %s %s', coalesce(quote_ident(nullif(name, '')), '$' || number), format_type(type, NULL))
+			FROM unnest(coalesce(proallargtypes, proargtypes::oid[]), proargnames) WITH ORDINALITY AS parameter (type, name, number)
+			WHERE type = ANY ('{smallint,integer,smallint[],integer[]}'::regtype[])
+				AND (coalesce(name, '') ~* '(^$|^ids?$|_ids?$|^_?(fk|pk|id)_|_fk$)' OR name ~ '[a-z]Ids?$')
+			UNION ALL
+			SELECT 1001, 'result ' || format_type(prorettype, NULL)
+			WHERE prorettype = ANY ('{smallint,integer,smallint[],integer[]}'::regtype[])
+				AND prosrc ~* E'\\m(return|returning|select)\\s+[\\w.]*id\\M'
+			UNION ALL
+			SELECT DISTINCT 1002, format('variable %s %s', found[1], lower(found[2]))
+			FROM regexp_matches(prosrc, E'((?:\\w*id|_?[fp]k_\\w+|\\w+_fk)s?)\\s+(?:constant\\s+)?(smallint|integer|int|int2|int4)\\M', 'gi') AS found
+			UNION ALL
+			SELECT DISTINCT 1003, 'cast ' || found[1]
+			FROM regexp_matches(prosrc, E'(\\w*id"?\\s*::\\s*(?:smallint|integer|int|int2|int4)\\M|cast\\s*\\(\\s*[\\w.]*id\\s+as\\s+(?:smallint|integer|int|int2|int4)\\s*\\))', 'gi') AS found
+		) AS use (position, what)
+	-- of other schemas, those that mention an adopted table
+	WHERE pronamespace = adopted_schema OR EXISTS (
+		SELECT FROM regexp_split_to_table(concat_ws(' ', prosrc, array_to_string(proargnames, ' ')), E'\\W+|_ids?\\M') AS word
+		WHERE word IN (SELECT relname::text FROM unnest(keys) JOIN pg_class ON pg_class.oid = relid))
+	GROUP BY oid
+$$;
+
+--
+-- What is in the way.  A problem is an error of snowflake_adopt(), and a part of that of
+-- snowflake_adopt_all().
+--
+
+-- Why columns cannot be adopted, as their tables have them.
+CREATE FUNCTION snowflake_adopt.key_problems(keys snowflake_adopt.key[])
+RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
+	WITH temporary (root, names) AS (
+		SELECT root, string_agg(format('Table %s is temporary.', member::regclass), E'\n')
+		FROM snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(keys))) JOIN pg_class ON oid = member AND relpersistence = 't'
+		GROUP BY root
+	), reference (root, name, names) AS (
+		SELECT root, name, string_agg(format('%I on %s', conname, conrelid::regclass), ', ')
+		FROM snowflake_adopt.members(keys) JOIN pg_constraint ON contype = 'f' AND conrelid = relid AND attnum = ANY (conkey)
+		GROUP BY root, name
+	)
+	SELECT code, message, detail, hint
+	FROM unnest(keys) AS key LEFT JOIN pg_class ON pg_class.oid = key.relid
+		LEFT JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname AND attnum > 0 AND NOT attisdropped
+		LEFT JOIN temporary ON temporary.root = key.relid
+		LEFT JOIN reference ON reference.root = key.relid AND name = key.attname
+		CROSS JOIN LATERAL (SELECT key.relid::regclass, format('%s.%I', key.relid::regclass, key.attname)) AS names (relation, label)
+		CROSS JOIN LATERAL (VALUES
+			(relkind IS NULL OR relkind NOT IN ('r', 'p'), '42809', format('relation %s is not a table', relation),
+				'Only columns of tables can be adopted.', NULL),
+			(attnum IS NULL, '42703', format('column "%s" of relation %s does not exist', key.attname, relation),
+				'Only columns of users can be adopted.', NULL),
+			(NOT pg_has_role(relowner, 'USAGE'), '42501', format('must be owner of table %s', relation),
+				'An adoption alters the table.', NULL),
+			(attinhcount > 0, '42809', format('column %s is inherited', label),
+				'Its type is that of the parent''s column.', 'Adopt the column of the parent table.'),
+			(atttypid <> ALL ('{smallint,integer,bigint}'::regtype[]), '42804', format('column %s is of type %s', label, atttypid::regtype),
+				'Only columns of type smallint, integer or bigint can be adopted.', NULL),
+			(attgenerated <> '', '42809', format('column %s is a generated column', label), 'It can have no default.', NULL),
+			-- with the caller's search_path, the name may mean another table
+			(temporary.names IS NOT NULL, '42809', format('column %s cannot be adopted because it is in a temporary table', label),
+				temporary.names, NULL),
+			(reference.names IS NOT NULL, '55000', format('column %s refers to another table', label),
+				format('New ids would violate these foreign keys: %s.', reference.names), 'Adopt the referenced column instead.')
+		) AS problem (applies, code, message, detail, hint)
+	WHERE applies
+$$;
+
+-- Tables that are partitioned by a key, and have no partition for new ids; and partitions
+-- that a DETACH was interrupted for.
+CREATE FUNCTION snowflake_adopt.partition_problems(keys snowflake_adopt.key[], new_id bigint)
+RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
+	SELECT '55000', format('table %s has no partition for new ids', relid::regclass),
+		'A new id would fit into none.', 'Create partitions first, for example with snowflake_create_partitions().'
+	FROM snowflake_adopt.members(keys) JOIN pg_partitioned_table ON partrelid = relid AND partattrs[0] = attnum AND partstrat = 'r'
+	WHERE NOT EXISTS (
+		SELECT FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid CROSS JOIN pg_get_expr(relpartbound, inhrelid) AS bound
+		WHERE inhparent = relid AND (bound = 'DEFAULT'
+			-- MINVALUE and MAXVALUE do not match, and so become NULL
+			OR coalesce(substring(bound FROM E'FROM \\(''?(-?[0-9]+)')::bigint <= new_id, true)
+				AND coalesce(substring(bound FROM E'TO \\(''?(-?[0-9]+)')::bigint > new_id, true)))
+	UNION ALL
+	SELECT '55000', format('partition %s is being detached', inhrelid::regclass), format('It belongs to table %s.', inhparent::regclass),
+		format('First run: ALTER TABLE %s DETACH PARTITION %s FINALIZE;', inhparent::regclass, inhrelid::regclass)
+	FROM snowflake_adopt.members(keys) JOIN pg_inherits ON inhparent = relid AND inhdetachpending
+$$;
+
+-- Tables that Citus has distributed, and hypertables of TimescaleDB whose chunks are too small
+-- for new ids.  Look only at their own catalogs: others could have made schemas of such names.
+CREATE FUNCTION snowflake_adopt.distribution_problems(keys snowflake_adopt.key[], generator snowflake_adopt.generator)
+RETURNS SETOF snowflake_adopt.problem LANGUAGE plpgsql AS $$
+DECLARE
+	minute bigint;
+BEGIN
+	-- Citus lets nobody alter a sequence that it knows
+	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
+		RETURN QUERY EXECUTE 'SELECT ''0A000'', format(''table %s is or was distributed by Citus'', relid::regclass),
+				''Citus lets nobody alter its sequences.'',
+				format(''If the column is a bigint, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s. If the table is distributed by this column, call undistribute_table() before that and create_distributed_table() after it.'',
+					relid::regclass, attname, $2)
+			FROM unnest($1) AS key
+			WHERE EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = relid)
+				OR EXISTS (SELECT FROM pg_catalog.pg_dist_object JOIN pg_catalog.pg_depend USING (classid, objid)
+					WHERE refclassid = $3 AND refobjid = relid AND deptype = ANY ($4))'
+		USING keys, generator.id, 'pg_class'::regclass, '{a,i}'::"char"[];
+	END IF;
+	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
+			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.dimension')
+				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
+		EXECUTE format('SELECT %1$s.snowflake_first_from(now() + interval ''1 minute'') - %1$s.snowflake_first_from(now())',
+			generator.home) INTO minute;
+		-- a chunk length that suits small numbers would give too many chunks
+		RETURN QUERY EXECUTE 'SELECT ''55000'', format(''chunks of hypertable %s are too small for snowflake ids'', relid::regclass),
+				format(''A chunk covers %s values, which is less than the ids of a minute.'', interval_length),
+				format(''To have chunks of a day, first run: SELECT set_chunk_time_interval(%L, %s);'', relid::regclass, $2 * 1440)
+			FROM unnest($1) AS key JOIN pg_class ON pg_class.oid = relid JOIN pg_namespace ON pg_namespace.oid = relnamespace
+				JOIN _timescaledb_catalog.hypertable ON table_name = relname AND schema_name = nspname
+				JOIN _timescaledb_catalog.dimension ON hypertable.id = hypertable_id AND column_name = attname
+			WHERE interval_length < $2'
+		USING keys, minute;
+	END IF;
+END
+$$;
+
+-- The present defaults of keys, with the sequences that they use, and sequences that
+-- belong to keys.
+CREATE FUNCTION snowflake_adopt.key_defaults(keys snowflake_adopt.key[])
+RETURNS TABLE (relid oid, attname name, "default" oid, sequence oid) LANGUAGE SQL STABLE AS $$
+	SELECT root, name, pg_attrdef.oid, pg_class.oid
+	FROM snowflake_adopt.members(keys) AS member LEFT JOIN pg_attrdef ON adrelid = member.relid AND adnum = attnum
+		LEFT JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
+			AND refclassid = 'pg_class'::regclass AND deptype = 'n'
+			AND EXISTS (SELECT FROM pg_class WHERE oid = refobjid AND relkind = 'S')
+		LEFT JOIN pg_class ON pg_class.oid = refobjid
+	WHERE pg_attrdef.oid IS NOT NULL
+	UNION
+	SELECT root, name, NULL, pg_class.oid
+	FROM snowflake_adopt.members(keys) AS member
+		JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = member.relid AND refobjsubid = attnum
+			AND classid = 'pg_class'::regclass AND deptype IN ('a', 'i')
+		JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
+$$;
+
+-- Sequences of keys that would be dropped, and that something else depends on; keys
+-- without a sequence that could be kept.
+CREATE FUNCTION snowflake_adopt.sequence_problems(keys snowflake_adopt.key[], options snowflake_adopt.options)
+RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
+	WITH own AS MATERIALIZED (
+		SELECT * FROM snowflake_adopt.key_defaults(keys)
+	)
+	-- the sequence of an identity column is always dropped
+	SELECT '2BP01', format('column %s.%I cannot be adopted because other objects depend on its sequence', relid::regclass, attname),
+		string_agg(DISTINCT format('%s depends on sequence %s.', pg_describe_object(other.classid, other.objid, other.objsubid),
+			sequence::regclass), E'\n'),
+		CASE WHEN bool_and(owned.deptype = 'a') THEN 'Drop them, or keep the sequence: set drop_sequence to false.'
+			ELSE 'Drop them, or have them use another sequence.' END
+	FROM own JOIN pg_depend AS owned ON owned.classid = 'pg_class'::regclass AND owned.objid = sequence AND owned.refobjsubid > 0
+			AND (owned.deptype = 'i' OR owned.deptype = 'a' AND options.drop_sequence)
+		JOIN pg_depend AS other ON other.refclassid = 'pg_class'::regclass AND other.refobjid = sequence AND other.deptype = 'n'
+	WHERE "default" IS NULL
+		AND NOT (other.classid = 'pg_attrdef'::regclass AND other.objid IN (SELECT "default" FROM own WHERE "default" IS NOT NULL))
+	GROUP BY relid, attname
+	UNION ALL
+	SELECT '55000', format('column %s.%I has no sequence of its own to keep', relid::regclass, attname),
+		'currval() needs the sequence of a serial; that of an identity column is dropped.', 'Leave out keep_currval.'
+	FROM unnest(keys) AS key
+	WHERE options.keep_currval AND NOT EXISTS (SELECT FROM own JOIN pg_depend ON classid = 'pg_class'::regclass AND objid = sequence
+		WHERE own.relid = key.relid AND own.attname = key.attname AND deptype <> 'i' AND "default" IS NOT NULL)
+$$;
+
+-- Why types cannot be changed.
+CREATE FUNCTION snowflake_adopt.fixed_columns(changes snowflake_adopt.change[])
+RETURNS SETOF text LANGUAGE SQL STABLE AS $$
+	WITH RECURSIVE altered AS MATERIALIZED (
+		SELECT * FROM snowflake_adopt.altered(changes)
+	), row_type (root, type) AS (
+		SELECT oid, reltype FROM pg_class WHERE oid IN (SELECT relid FROM altered)
+		UNION
+		-- arrays, domains, and types that have such a type in them
+		SELECT root, CASE classid WHEN 'pg_type'::regclass THEN objid ELSE (SELECT reltype FROM pg_class WHERE oid = objid AND relkind = 'c') END
+		FROM row_type JOIN pg_depend ON refclassid = 'pg_type'::regclass AND refobjid = type AND classid IN ('pg_type'::regclass, 'pg_class'::regclass)
+	)
+	SELECT format('%s is in the partition key of table %s.',
+		pg_describe_object('pg_class'::regclass, relid, attnum), relid::regclass)
+	FROM altered
+	-- in an expression, too
+	WHERE EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = relid AND attnum = ANY (partattrs::smallint[]))
+		OR EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = relid AND objsubid = attnum
+			AND refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = 0 AND deptype = 'i')
+	UNION ALL
+	SELECT format('table %s has the columns of type %s.', oid::regclass, reloftype::regtype)
+	FROM pg_class
+	WHERE oid IN (SELECT relid FROM altered) AND reloftype <> 0
+	UNION ALL
+	SELECT format('%s has the type of the rows of table %s.', pg_describe_object('pg_class'::regclass, objid, objsubid), root::regclass)
+	FROM row_type JOIN pg_depend ON classid = 'pg_class'::regclass AND refclassid = 'pg_type'::regclass AND refobjid = type AND objsubid > 0
+		JOIN pg_class ON pg_class.oid = objid AND relkind IN ('r', 'm', 'p')
+	UNION ALL
+	-- from a column that does not change with it, or from two that do
+	SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, relid, attnum))
+	FROM altered
+	WHERE num_roots > 1 OR EXISTS (
+		SELECT FROM pg_attribute AS own JOIN pg_inherits ON inhrelid = attrelid
+			JOIN pg_attribute AS inherited ON inherited.attrelid = inhparent AND inherited.attname = own.attname
+		WHERE own.attrelid = altered.relid AND own.attnum = altered.attnum
+			AND (inhparent, inherited.attnum) NOT IN (SELECT relid, attnum FROM altered))
+	UNION ALL
+	-- bloom, for example, knows integer only
+	SELECT DISTINCT format('index %s has the access method "%s", which has no operator class for bigint.', indexrelid::regclass, amname)
+	FROM altered JOIN pg_index ON indrelid = relid AND attnum = ANY (indkey) JOIN pg_class ON pg_class.oid = indexrelid
+		JOIN pg_am ON pg_am.oid = relam
+	WHERE NOT EXISTS (SELECT FROM pg_opclass WHERE opcmethod = relam AND opcintype = 'bigint'::regtype AND opcdefault)
+		AND EXISTS (SELECT FROM pg_opclass WHERE opcmethod = relam AND opcintype = 'integer'::regtype AND opcdefault)
+$$;
+
+-- What keeps types from being changed, in the order in which it has to be dropped.
+CREATE FUNCTION snowflake_adopt.dependents(changes snowflake_adopt.change[])
+RETURNS text LANGUAGE SQL STABLE AS $$
+	WITH RECURSIVE view_of_rule (rule, view) AS MATERIALIZED (
+		SELECT pg_rewrite.oid, ev_class
+		FROM pg_rewrite JOIN pg_class ON pg_class.oid = ev_class AND relkind IN ('v', 'm')
+	), found (classid, objid, objsubid, refclassid, refobjid, refobjsubid, depth) AS (
+		SELECT CASE WHEN view IS NULL THEN classid ELSE 'pg_class'::regclass END, coalesce(view, objid), objsubid,
+			refclassid, refobjid, refobjsubid, 1
+		FROM snowflake_adopt.altered(changes)
+			JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
+			LEFT JOIN view_of_rule ON classid = 'pg_rewrite'::regclass AND rule = objid
+		WHERE classid IN ('pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass,
+				'pg_proc'::regclass, 'pg_publication_rel'::regclass)
+			-- generated columns
+			OR classid = 'pg_class'::regclass AND objid = relid AND objsubid > 0 AND objsubid <> attnum
+			OR classid = 'pg_attrdef'::regclass
+				AND NOT EXISTS (SELECT FROM pg_attrdef WHERE oid = objid AND adrelid = relid AND adnum = attnum)
+		UNION
+		-- what depends on a view, or on the type of its rows
+		SELECT CASE WHEN view IS NULL THEN pg_depend.classid ELSE 'pg_class'::regclass END, coalesce(view, pg_depend.objid),
+			pg_depend.objsubid, found.classid, found.objid, 0, depth + 1
+		FROM found JOIN pg_class ON pg_class.oid = found.objid
+			LEFT JOIN pg_type ON pg_type.oid = reltype
+			CROSS JOIN LATERAL (VALUES ('pg_class'::regclass, found.objid), ('pg_type'::regclass, reltype),
+				('pg_type'::regclass, typarray)) AS target (class, object)
+			JOIN pg_depend ON pg_depend.refclassid = class AND pg_depend.refobjid = object AND deptype = 'n'
+			LEFT JOIN view_of_rule ON pg_depend.classid = 'pg_rewrite'::regclass AND rule = pg_depend.objid
+		WHERE found.classid = 'pg_class'::regclass AND found.objsubid = 0 AND relkind IN ('v', 'm')
+			AND view IS DISTINCT FROM found.objid
+	), object (depth, reason) AS (
+		SELECT max(depth), format('%s depends on %s.', pg_describe_object(classid, objid, objsubid),
+			string_agg(DISTINCT pg_describe_object(refclassid, refobjid, refobjsubid), ', '))
+		FROM found
+		-- those of partitions go with that of their table
+		WHERE NOT (classid = 'pg_trigger'::regclass AND objid IN (SELECT oid FROM pg_trigger WHERE tgparentid <> 0))
+		GROUP BY classid, objid, objsubid
+	)
+	SELECT string_agg(reason, E'\n' ORDER BY depth DESC, reason) FROM object
+$$;
+
+-- Why types cannot be changed, as far as the catalogs tell.
+CREATE FUNCTION snowflake_adopt.change_problems(label text, changes snowflake_adopt.change[], keys snowflake_adopt.key[],
+	others snowflake_adopt.key[], options snowflake_adopt.options)
+RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
+	SELECT '55000', format('columns that refer to %s cannot hold snowflake ids', substr(label, 8)),
+		format('They are of type smallint or integer: %s.', string_agg(format('%s.%I', relid::regclass, attname), ', ' ORDER BY relid, attname)),
+		E'Set widen_references to true, or first run:\n' ||
+			string_agg(format('ALTER TABLE %s ALTER COLUMN %I TYPE %s;', relid::regclass, attname, new_type), E'\n' ORDER BY relid, attname)
+	FROM unnest(changes) AS change
+	WHERE NOT options.widen_references AND (relid, attname) NOT IN (SELECT * FROM unnest(keys) UNION ALL SELECT * FROM unnest(others))
+	HAVING count(*) > 0
+	UNION ALL
+	SELECT '42501', format('must be owner of table %s', oid::regclass), 'An adoption alters the table.', NULL
+	FROM pg_class
+	WHERE NOT pg_has_role(relowner, 'USAGE') AND oid IN (SELECT relid FROM unnest(changes))
+	UNION ALL
+	SELECT '0A000', format('%s cannot be adopted because the type of a column cannot be changed', label), string_agg(reason, E'\n'),
+		'Drop such an index or table, or create a new table with a bigint column, and copy the rows.'
+	FROM snowflake_adopt.fixed_columns(changes) AS reason
+	HAVING count(*) > 0
+	UNION ALL
+	SELECT '2BP01', format('%s cannot be adopted because other objects depend on columns whose type changes', label), reasons,
+		'Drop these, in this order, adopt, and create them again from your migrations, or from what pg_dump --schema-only has written.'
+	FROM snowflake_adopt.dependents(changes) AS reasons
+	WHERE reasons IS NOT NULL
+$$;
+
+-- A CHECK constraint or an index can have an expression that no bigint fits into.  So each
+-- ALTER TABLE is tried on an empty copy, if the caller owns the table: it runs functions of
+-- the owner.
+CREATE FUNCTION snowflake_adopt.trial_problems(label text, changes snowflake_adopt.change[], callers_path text)
+RETURNS SETOF snowflake_adopt.problem LANGUAGE plpgsql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET client_min_messages = error
+AS $$
+DECLARE
+	tried record;
+	is_created boolean;
+	reasons text[] := '{}';
+BEGIN
+	FOR tried IN
+		-- of tables that have the same columns, indexes and constraints, one
+		SELECT DISTINCT ON (clauses, definition) relid::regclass AS table, clauses
+		FROM (SELECT relid, string_agg(clause, ', ' ORDER BY attnum)
+			FROM snowflake_adopt.altered(changes) JOIN pg_class ON pg_class.oid = relid AND relowner = current_user::regrole
+			WHERE relkind IN ('r', 'p')
+			GROUP BY relid) AS statement (relid, clauses)
+			CROSS JOIN LATERAL (SELECT string_agg(text, ' ' ORDER BY text) FROM (
+				SELECT format('%s %s %s', attnum, attname, format_type(atttypid, atttypmod)) FROM pg_attribute WHERE attrelid = relid AND attnum > 0
+				UNION ALL
+				SELECT regexp_replace(pg_get_indexdef(indexrelid), '^.*? USING ', '') FROM pg_index WHERE indrelid = relid
+				UNION ALL
+				SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = relid AND contype IN ('c', 'x')
+				UNION ALL
+				SELECT pg_get_statisticsobjdef_columns(oid) FROM pg_statistic_ext WHERE stxrelid = relid) AS part (text)) AS kind (definition)
+		ORDER BY clauses, definition, relid
+	LOOP
+		is_created := false;
+		BEGIN
+			PERFORM set_config('search_path', callers_path, true);
+			EXECUTE pg_catalog.format('CREATE TEMPORARY TABLE snowflake_copy (LIKE %s INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STATISTICS)',
+				tried.table);
+			is_created := true;
+			EXECUTE 'ALTER TABLE pg_temp.snowflake_copy ' OPERATOR(pg_catalog.||) tried.clauses;
+			-- undo it
+			RAISE SQLSTATE 'SF000';
+		EXCEPTION
+			WHEN SQLSTATE 'SF000' THEN
+				NULL;
+			WHEN OTHERS THEN
+				-- if there is no copy, only the statement itself can show that
+				IF is_created THEN
+					reasons := reasons || format('ALTER TABLE %s %s fails: %s.', tried.table, tried.clauses, SQLERRM);
+				END IF;
+		END;
+	END LOOP;
+	IF reasons <> '{}' THEN
+		RETURN NEXT ('0A000', format('%s cannot be adopted because columns cannot be widened', label), array_to_string(reasons, E'\n'),
+			'Change the index or constraint whose expression needs the present type.')::snowflake_adopt.problem;
+	END IF;
+END
+$$;
+
+-- New ids of all sessions are greater than ids from a minute ago; above those, an advance
+-- makes sure, once the table is locked.  If no index helps, a locked table is not read: what
+-- was added since the first look came from the sequence.  Each table is read in a
+-- subtransaction, which gives its locks back.
+CREATE FUNCTION snowflake_adopt.value_problems(keys snowflake_adopt.key[], generator snowflake_adopt.generator,
+	options snowflake_adopt.options, is_locked boolean,
+	OUT problems snowflake_adopt.problem[], OUT greatest_id bigint) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET row_security = off		-- fail rather than overlook a row
+SET jit = off
+AS $$
+DECLARE
+	read record;
+	found_id bigint;
+	safe_id bigint;				-- below all new ids, and above what is a minute old
+	limit_id bigint;
+BEGIN
+	problems := '{}';
+	EXECUTE format('SELECT least($1, %1$s.snowflake_last_before(clock_timestamp() - interval ''1 minute'')),
+		greatest($1, %1$s.snowflake_last_before(clock_timestamp() + interval ''1 second''))', generator.home)
+	INTO safe_id, limit_id USING generator.new_id;
+	FOR read IN
+		SELECT format('%s.%I', key.relid::regclass, key.attname) AS label, key.attname AS name, key.relid::regclass AS table,
+			atttypid = 'bigint'::regtype OR generator.new_id <= 2147483647 AS is_read,
+			EXISTS (SELECT FROM pg_index WHERE indrelid = key.relid AND indkey[0] = attnum AND indisvalid AND indpred IS NULL) AS has_index
+		FROM unnest(keys) AS key JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname
+	LOOP
+		-- a narrow column tells by its type
+		found_id := 2147483647;
+		IF read.is_read AND (read.has_index OR NOT is_locked) THEN
+			BEGIN
+				-- the planner may inline functions of indexes, which look names up
+				PERFORM set_config('search_path', options.callers_path, true);
+				EXECUTE pg_catalog.format('SELECT pg_catalog.max(%I) FROM %s', read.name, read.table) INTO found_id;
+				RAISE SQLSTATE 'SF000';
+			EXCEPTION
+				WHEN SQLSTATE 'SF000' THEN
+					NULL;
+				WHEN insufficient_privilege THEN
+					problems := problems || ('42501', SQLERRM, format('The largest value of column %s must be known.', read.label), NULL)::snowflake_adopt.problem;
+			END;
+		END IF;
+		greatest_id := greatest(greatest_id, found_id);
+		IF found_id > limit_id THEN
+			problems := problems || snowflake_adopt.too_great(read.table, read.name, found_id, generator);
+		ELSIF found_id > safe_id AND generator.advance IS NULL THEN
+			problems := problems || ('42501', format('column %s has values that are as large as new snowflake ids', read.label),
+				format('The largest is %s, and a new id is %s.', found_id, generator.new_id),
+				'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance().')::snowflake_adopt.problem;
+		ELSIF found_id > safe_id AND is_locked THEN
+			EXECUTE 'SELECT ' || generator.advance USING found_id;
+		END IF;
+	END LOOP;
+END
+$$;
+
+-- The problem of a key that has an id above all new ones.
+CREATE FUNCTION snowflake_adopt.too_great(relation regclass, column_name name, id bigint, generator snowflake_adopt.generator)
+RETURNS snowflake_adopt.problem LANGUAGE plpgsql AS $$
+DECLARE
+	until text := 'for as long as the layout has ids';
+	largest bigint;
+BEGIN
+	EXECUTE format('SELECT %s.snowflake_last_before(''infinity'')', generator.home) INTO largest;
+	IF id <= largest THEN
+		EXECUTE format('SELECT to_char(%s.snowflake_timestamp($1) AT TIME ZONE ''UTC'', ''"until" YYYY-MM-DD'')', generator.home) INTO until USING id;
+	END IF;
+	RETURN ('55000', format('column %s.%I has values that are greater than new snowflake ids', relation, column_name),
+		format('The largest is %s, and a new id is %s.', id, generator.new_id),
+		format('If this is an id that is ahead of the clock, wait until the clock has passed it. If not, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s: new ids are less than old ones, and stay apart from them %s.',
+			relation, column_name, generator.id, until))::snowflake_adopt.problem;
+END
+$$;
+
+--
+-- What is done, and what is only said
+--
+
+-- Statements that give keys their default, none if they make ids; and others for the
+-- sequences that belong to them.
+CREATE FUNCTION snowflake_adopt.key_statements(keys snowflake_adopt.key[], options snowflake_adopt.options,
+	generator snowflake_adopt.generator)
+RETURNS TABLE (relid oid, attname name, defaults text[], sequences text[]) LANGUAGE SQL STABLE AS $$
+	WITH present AS MATERIALIZED (
+		SELECT root, name, member.relid, member.attnum, atttypid, expression, expression LIKE 'setval(%' AS keeps_currval,
+			-- a default that makes ids, or has a tag, may stay
+			coalesce(regexp_replace(expression, E'\\([0-9]+\\)$', '()') IN (generator.id, generator.nextval)
+				OR expression LIKE 'setval(%' AND right(expression, length(generator.id) + 3) = ', ' || generator.id || ')', false) AS makes_ids,
+			-- from 17 on, the identity of a partition is dropped with that of its table
+			CASE WHEN attidentity <> '' AND NOT (relispartition AND current_setting('server_version_num')::integer >= 170000)
+				THEN format('ALTER TABLE %s ALTER COLUMN %I DROP IDENTITY', member.relid::regclass, name) END AS no_identity
+		FROM snowflake_adopt.members(keys) AS member JOIN pg_class ON pg_class.oid = member.relid
+			JOIN pg_attribute ON attrelid = member.relid AND pg_attribute.attnum = member.attnum
+			LEFT JOIN pg_attrdef ON adrelid = member.relid AND adnum = member.attnum
+			LEFT JOIN LATERAL pg_get_expr(adbin, adrelid) AS expression ON true
+	), owned (root, name, statements) AS (
+		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
+		SELECT root, name, array_agg(format(CASE WHEN options.drop_sequence THEN 'DROP SEQUENCE %s'
+			ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END, objid::regclass) ORDER BY objid)
+		FROM present JOIN pg_depend ON classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
+				AND refobjid = relid AND refobjsubid = attnum AND deptype = 'a'
+			JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
+		WHERE NOT options.keep_currval AND keeps_currval IS NOT TRUE
+		GROUP BY root, name
+	), kept (root, name, sequence, type) AS (
+		SELECT DISTINCT ON (used.relid, used.attname) used.relid, used.attname, sequence::regclass, seqtypid
+		FROM snowflake_adopt.key_defaults(keys) AS used JOIN pg_sequence ON seqrelid = sequence
+		WHERE options.keep_currval AND "default" IS NOT NULL
+		ORDER BY used.relid, used.attname, sequence
+	)
+	SELECT root, name, CASE WHEN bool_and(makes_ids AND atttypid = 'bigint'::regtype) THEN '{}' ELSE
+			array_remove(array_agg(no_identity ORDER BY relid), NULL) ||
+			array_remove(ARRAY[CASE WHEN min(kept.type::oid) <> 'bigint'::regtype THEN format('ALTER SEQUENCE %s AS bigint', min(sequence::text)) END], NULL) ||
+			format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', root::regclass, name,
+				CASE WHEN min(sequence::text) IS NULL THEN generator.id
+					ELSE format('pg_catalog.setval(%L::pg_catalog.regclass, %s)', min(sequence::text), generator.id) END) END,
+		coalesce(min(owned.statements), '{}')
+	FROM present LEFT JOIN owned USING (root, name) LEFT JOIN kept USING (root, name)
+	GROUP BY root, name
+$$;
+
+-- First all columns are widened, and each table is rewritten once; then keys get their
+-- defaults; then sequences go. A step depends only on those before it, and those that were
+-- taken are left out.
+CREATE FUNCTION snowflake_adopt.steps(keys snowflake_adopt.key[], changes snowflake_adopt.change[], options snowflake_adopt.options,
+	generator snowflake_adopt.generator)
+RETURNS SETOF snowflake_adopt.step LANGUAGE SQL STABLE AS $$
+	WITH size (root, mb) AS (
+		SELECT root, sum(pg_relation_size(member)) / 1048576
+		FROM snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(changes)))
+		GROUP BY root
+	), checked (relid, names) AS (
+		-- foreign keys on columns whose type changes are checked again
+		SELECT relid, ', which also locks ' || string_agg(DISTINCT other::regclass::text, ', ')
+		FROM pg_constraint CROSS JOIN LATERAL (VALUES (conrelid, confrelid, conkey), (confrelid, conrelid, confkey)) AS side (own, other, numbers)
+			JOIN unnest(changes) AS change ON relid = own
+		WHERE contype = 'f' AND other <> own
+			AND (SELECT attnum FROM pg_attribute WHERE attrelid = own AND pg_attribute.attname = change.attname) = ANY (numbers)
+		GROUP BY relid
+	), statement AS MATERIALIZED (
+		SELECT * FROM snowflake_adopt.key_statements(keys, options, generator)
+	)
+	SELECT format('rewrite table %s (%s MB)%s: %s', change.relid::regclass, round(min(mb)), min(names), min(alter_it)),
+		change.relid, NULL::name, ARRAY[min(alter_it)]
+	FROM (
+		SELECT relid, format('ALTER TABLE %s %s', relid::regclass,
+			string_agg(format('ALTER COLUMN %I TYPE %s', attname, new_type), ', ' ORDER BY attname))
+		FROM unnest(changes)
+		GROUP BY relid
+	) AS change (relid, alter_it) JOIN size ON root = change.relid LEFT JOIN checked ON checked.relid = change.relid
+	GROUP BY change.relid
+	UNION ALL
+	SELECT array_to_string(defaults, '; '), relid, attname, defaults FROM statement WHERE defaults <> '{}'
+	UNION ALL
+	-- once no key uses it
+	SELECT array_to_string(sequences, '; '), relid, NULL, sequences FROM statement WHERE sequences <> '{}'
+$$;
+
+-- The steps of an adoption, and the first id that has a time; an error if anything is in the
+-- way.
+CREATE FUNCTION snowflake_adopt.plan(keys snowflake_adopt.key[], options snowflake_adopt.options,
+	OUT steps snowflake_adopt.step[], OUT first_id bigint) LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	generator CONSTANT snowflake_adopt.generator := snowflake_adopt.find_generator();
+	label CONSTANT text := CASE WHEN options.whole_schema THEN format('schema %s', options.adopted_schema::regnamespace)
+		ELSE format('column %s.%I', keys[1].relid::regclass, keys[1].attname) END;
+	problems snowflake_adopt.problem[] := ARRAY(SELECT p FROM snowflake_adopt.key_problems(keys) AS p);
+	others snowflake_adopt.key[];
+	changes snowflake_adopt.change[];
+	valued record;
+BEGIN
+	-- what follows needs columns
+	IF NOT options.whole_schema THEN
+		PERFORM snowflake_adopt.fail(problems, options);
+	END IF;
+	others := ARRAY(SELECT o FROM snowflake_adopt.other_columns(options, keys) AS o);
+	changes := ARRAY(SELECT c FROM snowflake_adopt.changes(keys, others, true) AS c ORDER BY relid, attname);
+	problems := problems ||
+		ARRAY(SELECT p FROM snowflake_adopt.distribution_problems(keys, generator) AS p) ||
+		ARRAY(SELECT p FROM snowflake_adopt.partition_problems(keys, generator.new_id) AS p) ||
+		ARRAY(SELECT p FROM snowflake_adopt.change_problems(label, changes, keys, others, options) AS p) ||
+		ARRAY(SELECT p FROM snowflake_adopt.sequence_problems(keys, options) AS p);
+	SELECT * INTO valued FROM snowflake_adopt.value_problems(
+		ARRAY(SELECT (relid, attname)::snowflake_adopt.key FROM snowflake_adopt.key_statements(keys, options, generator) WHERE defaults <> '{}'),
+		generator, options, false);
+	problems := problems || valued.problems;
+	-- only the last thing in the way can be one that only a try finds
+	IF problems = '{}' THEN
+		problems := ARRAY(SELECT p FROM snowflake_adopt.trial_problems(label, changes, options.callers_path) AS p);
+	END IF;
+	PERFORM snowflake_adopt.fail(problems, options);
+	steps := ARRAY(SELECT s FROM snowflake_adopt.steps(keys, changes, options, generator) AS s);
+	IF valued.greatest_id > 0 THEN
+		EXECUTE format('SELECT %1$s.snowflake_first_from(%1$s.snowflake_timestamp($1) + tick) FROM %1$s.snowflake_capacity()', generator.home)
+		INTO first_id USING valued.greatest_id;
+	END IF;
+END
+$$;
+
+-- Throw the first of the problems of one key, or all of those of a schema.
+CREATE FUNCTION snowflake_adopt.fail(problems snowflake_adopt.problem[], options snowflake_adopt.options)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+	first CONSTANT snowflake_adopt.problem := problems[1];
+BEGIN
+	IF problems = '{}' THEN
+		RETURN;
+	ELSIF options.whole_schema THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = format('not all keys of schema %s can be adopted', options.adopted_schema::regnamespace),
+			DETAIL = (SELECT string_agg(DISTINCT concat_ws(E'\n', problem.message || ':', problem.detail, problem.hint), E'\n')
+				FROM unnest(problems) AS problem),
+			HINT = 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or leave keys out with excluding.';
+	ELSIF first.hint IS NULL THEN
+		RAISE EXCEPTION USING ERRCODE = first.code, MESSAGE = first.message, DETAIL = first.detail;
+	ELSE
+		RAISE EXCEPTION USING ERRCODE = first.code, MESSAGE = first.message, DETAIL = first.detail, HINT = first.hint;
+	END IF;
+END
+$$;
+
+-- LOCK TABLE goes by name, and waits for a transaction that gives the name to another table.
+CREATE FUNCTION snowflake_adopt.lock_tables(tables oid[], are_named boolean)
+RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	names CONSTANT text[] := ARRAY(SELECT DISTINCT oid::regclass::text FROM unnest(tables) AS oid ORDER BY 1);
+BEGIN
+	EXECUTE 'LOCK TABLE ' || array_to_string(names, ', ') || ' IN ACCESS EXCLUSIVE MODE';
+	IF NOT are_named OR EXISTS (SELECT FROM unnest(names) AS name WHERE to_regclass(name) IS NULL OR to_regclass(name) <> ALL (tables)) THEN
+		RAISE serialization_failure USING MESSAGE = 'a table was renamed by a concurrent transaction', HINT = 'Try again.';
+	END IF;
+END
+$$;
+
+CREATE FUNCTION snowflake_adopt.take(step snowflake_adopt.step, options snowflake_adopt.options)
+RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	statement text;
+BEGIN
+	PERFORM snowflake_adopt.lock_tables(ARRAY[step.relid], true);
+	IF step.key IS NOT NULL THEN
+		PERFORM snowflake_adopt.fail(problems, options)
+		FROM snowflake_adopt.value_problems(ARRAY[(step.relid, step.key)::snowflake_adopt.key], snowflake_adopt.find_generator(), options, true);
+	END IF;
+	PERFORM set_config('search_path', options.callers_path, true);
+	FOREACH statement IN ARRAY step.statements LOOP
+		EXECUTE statement;
+	END LOOP;
+END
+$$;
+
+-- What uses the sequences of keys besides their defaults.
+CREATE FUNCTION snowflake_adopt.sequence_uses(keys snowflake_adopt.key[])
+RETURNS SETOF text LANGUAGE SQL STABLE AS $$
+	WITH used AS MATERIALIZED (
+		SELECT "default", sequence, relname FROM snowflake_adopt.key_defaults(keys) JOIN pg_class ON oid = sequence
+	)
+	SELECT format('%s uses sequence %s', pg_describe_object(classid, objid, 0), sequence::regclass)
+	FROM used JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = sequence AND deptype = 'n'
+	WHERE NOT (classid = 'pg_attrdef'::regclass AND objid IN (SELECT "default" FROM used WHERE "default" IS NOT NULL))
+	UNION
+	-- a function has the name of a sequence in its text
+	SELECT format('function %s names sequence %s', pg_proc.oid::regprocedure, sequence::regclass)
+	FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname NOT IN ('internal', 'c')
+		CROSS JOIN LATERAL regexp_split_to_table(prosrc, E'\\W+') AS word JOIN used ON relname::text = word
+	WHERE NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
+$$;
+
+-- What an adoption leaves alone.
+CREATE FUNCTION snowflake_adopt.left_alone(keys snowflake_adopt.key[], options snowflake_adopt.options)
+RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
+	WITH reference AS MATERIALIZED (
+		SELECT reference.*, format('%s.%I: %s', relid::regclass, attname, reason) AS line
+		FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference
+		WHERE (options.whole_schema OR refers_to IS NOT NULL) AND (relid, attname) NOT IN (SELECT relid, attname
+			FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*')) WHERE attname IS NOT NULL)
+	)
+	SELECT 1, line FROM reference WHERE NOT is_fixed AND '*' <> ALL (options.widen_columns)
+	UNION ALL
+	SELECT 2, line FROM reference WHERE is_fixed
+	UNION ALL
+	SELECT 2, format('%s: foreign partition', relid::regclass) FROM snowflake_adopt.members(keys) JOIN pg_class ON oid = relid AND relkind = 'f'
+	UNION ALL
+	SELECT 3, line FROM snowflake_adopt.integer_functions(options.adopted_schema, keys) AS line
+	UNION ALL
+	SELECT 4, line FROM snowflake_adopt.sequence_uses(keys) AS line WHERE NOT options.keep_currval
+	UNION ALL
+	SELECT CASE WHEN what ~ '^(type|no unique index)' THEN 5 ELSE 6 END, format('%s.%I: %s', relid::regclass, attname, what)
+	FROM snowflake_adopt.schema_keys(options.adopted_schema)
+	WHERE options.whole_schema AND what <> 'ids'
+$$;
+
+-- What changes besides keys and their types.
+CREATE FUNCTION snowflake_adopt.side_effects(keys snowflake_adopt.key[])
+RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
+	WITH key AS MATERIALIZED (
+		SELECT member.*, attidentity, pg_get_expr(adbin, adrelid) AS expression
+		FROM snowflake_adopt.members(keys) AS member JOIN pg_attribute ON attrelid = relid AND pg_attribute.attnum = member.attnum
+			LEFT JOIN pg_attrdef ON adrelid = relid AND adnum = member.attnum
+	)
+	SELECT 7, format('%s: publication %s', altered.relid::regclass, pubname)
+	FROM snowflake_adopt.altered(ARRAY(SELECT c FROM snowflake_adopt.changes(keys, '{}', true) AS c)) AS altered
+		JOIN pg_class ON oid = altered.relid JOIN pg_namespace ON pg_namespace.oid = relnamespace
+		JOIN pg_publication_tables ON schemaname = nspname AND tablename = relname
+	UNION
+	SELECT 8, format('%s.%I', relid::regclass, name) FROM key WHERE attidentity = 'a' AND relid = root
+	UNION
+	SELECT 9, format('%s.%I: %s', own.relid::regclass, own.name, own.expression)
+	FROM key AS own JOIN key AS top ON top.relid = own.root AND top.root = own.root AND top.name = own.name
+	WHERE own.expression <> coalesce(top.expression, '')
+	UNION
+	SELECT 10, format('%s: trigger %I', tgrelid::regclass, tgname)
+	FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid
+	-- BEFORE INSERT
+	WHERE tgrelid IN (SELECT relid FROM key) AND NOT tgisinternal AND tgtype & 6 = 6 AND prosrc ~* 'nextval'
+$$;
+
+-- Check the call, and give notice of all this.
+CREATE FUNCTION snowflake_adopt.notes(keys snowflake_adopt.key[], options snowflake_adopt.options)
+RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+DECLARE
+	note record;
+BEGIN
+	IF options IS NOT NULL IS FALSE OR array_position(options.widen_columns || options.excluding, NULL) IS NOT NULL
+		OR EXISTS (SELECT FROM unnest(keys) AS key WHERE key IS NOT NULL IS FALSE) THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'arguments of an adoption must not be null';
+	ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING MESSAGE = 'columns can only be adopted at isolation level READ COMMITTED',
+			DETAIL = 'At other levels, changes made by concurrent transactions would not be seen.';
+	END IF;
+	FOR note IN
+		SELECT message, string_agg(line, E'\n' ORDER BY line COLLATE "C") AS lines, hint
+		FROM (SELECT * FROM snowflake_adopt.left_alone(keys, options) UNION ALL SELECT * FROM snowflake_adopt.side_effects(keys)) AS found
+			JOIN (VALUES
+			(1, 'columns without a foreign key that seem to refer to keys stay too narrow for snowflake ids',
+				'Set widen_columns to those that do, or to ''{*}'' for all of them.'),
+			(2, 'integers in other types and in foreign tables that seem to refer to keys have to be changed by hand',
+				'What writes a new id there fails.'),
+			(3, 'functions with integers that seem to be ids have to be changed by hand', 'A new id is out of range there.'),
+			(4, 'sequences of adopted keys are used elsewhere',
+				'What calls nextval() there goes on to make small numbers, and currval() and lastval() fail.'),
+			(5, 'columns that get their values from a sequence, but are no integer keys, are left alone',
+				'Keys are of type smallint, integer or bigint, and have a unique index.'),
+			(6, 'keys that get their values otherwise are left alone', 'Call snowflake_adopt() for those that are to make ids.'),
+			(7, 'published tables are widened',
+				'Widen the columns of subscribers first: otherwise they fail, and their slots hold back WAL here. Foreign tables and other copies of these have to follow, too.'),
+			(8, 'columns are no longer GENERATED ALWAYS', 'Values that an INSERT gives are used, also with OVERRIDING USER VALUE.'),
+			(9, 'defaults of partitions and other children are replaced', 'They make snowflake ids, too.'),
+			(10, 'triggers that call nextval() before an INSERT stay', 'Drop them if they set the key.')
+		) AS kind (number, message, hint) USING (number)
+		GROUP BY number, message, hint
+		ORDER BY number
+	LOOP
+		RAISE NOTICE USING MESSAGE = note.message, DETAIL = note.lines, HINT = note.hint;
+	END LOOP;
+END
+$$;
+
+-- Give notice of the steps, of their locks if they are one transaction, and of the new ids.
+CREATE FUNCTION snowflake_adopt.report(steps snowflake_adopt.step[], first_id bigint, options snowflake_adopt.options, in_block boolean)
+RETURNS void LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	locks bigint;
+	room CONSTANT bigint := current_setting('max_locks_per_transaction')::bigint *
+		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint);
+BEGIN
+	FOR i IN 1 .. cardinality(steps) LOOP
+		RAISE NOTICE 'step %: %', i, steps[i].announcement;
+	END LOOP;
+	-- of tables, indexes and TOAST tables, and of their copies
+	SELECT sum(2 + indexes + CASE WHEN is_rewritten THEN 4 + indexes ELSE 0 END) INTO locks
+	FROM (SELECT member, bool_or(key IS NULL AND statements[1] LIKE 'ALTER TABLE%') AS is_rewritten
+		FROM unnest(steps) AS step JOIN snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(steps))) ON root = step.relid
+		GROUP BY member) AS locked
+		CROSS JOIN LATERAL (SELECT count(*) FROM pg_index WHERE indrelid = member) AS own (indexes);
+	IF options.dry_run OR in_block AND locks > room THEN
+		RAISE NOTICE 'in a transaction block, it takes about % locks', locks
+			USING DETAIL = CASE WHEN locks > room THEN format('The server has room for %s only.', room) ELSE 'The server has room for them.' END,
+			HINT = 'The setting "max_locks_per_transaction" gives room for more, after a restart.';
+	END IF;
+	IF in_block AND locks > room AND NOT options.dry_run THEN
+		RAISE out_of_memory USING MESSAGE = 'too many locks for one transaction',
+			HINT = 'Call the procedure outside of a transaction block.';
+	END IF;
+	IF first_id IS NOT NULL THEN
+		RAISE NOTICE 'ids have a time from % on', first_id
+			USING DETAIL = 'Older ids were made before the conversion, and say nothing about time.',
+			HINT = format('Where times of ids are read, add the condition id >= %s.', first_id);
+	END IF;
+	IF options.dry_run AND (snowflake_adopt.find_generator()).new_id > 9007199254740991 THEN
+		RAISE NOTICE 'new ids are greater than 2^53'
+			USING HINT = 'Programs in JavaScript have to read them as text or as BigInt. If they cannot, choose the layout js53 before the conversion.';
+	END IF;
+END
+$$;
+
+CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
+	widen_references boolean DEFAULT false,
+	dry_run boolean DEFAULT false,
+	drop_sequence boolean DEFAULT false,
+	widen_columns text[] DEFAULT '{}',
+	keep_currval boolean DEFAULT false)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	keys CONSTANT snowflake_adopt.key[] := ARRAY[ROW(adopted, column_name)::snowflake_adopt.key];
+	options CONSTANT snowflake_adopt.options := ROW(
+		coalesce((SELECT relnamespace FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) adopted), adopted::pg_catalog.oid),
+		false, dry_run, widen_references, drop_sequence, keep_currval, widen_columns, '{}', pg_catalog.current_setting('search_path'));
+	name CONSTANT pg_catalog.text := adopted;
+	planned pg_catalog.record;
+	step snowflake_adopt.step;
+BEGIN
+	PERFORM snowflake_adopt.notes(keys, options);
+	planned := snowflake_adopt.plan(keys, options);
+	IF planned.steps OPERATOR(pg_catalog.=) '{}' THEN
+		RAISE NOTICE 'column %.% already makes snowflake ids, skipping', adopted, pg_catalog.quote_ident(column_name);
+		RETURN;
+	END IF;
+	PERFORM snowflake_adopt.report(planned.steps, planned.first_id, options, true);
+	IF dry_run THEN
+		RETURN;
+	END IF;
+	-- from here on nobody else can change the tables, or add or drop a foreign key
+	PERFORM snowflake_adopt.lock_tables(ARRAY(SELECT relid FROM pg_catalog.unnest(planned.steps)), name OPERATOR(pg_catalog.=) adopted::pg_catalog.text);
+	planned := snowflake_adopt.plan(keys, options);
+	FOREACH step IN ARRAY planned.steps LOOP
+		PERFORM snowflake_adopt.take(step, options);
+	END LOOP;
+END
+$$;
+
+COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean, text[], boolean) IS
+'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also widen the columns that refer to it; dry_run: only say what would be done; drop_sequence: drop the sequence of a serial instead of keeping it; widen_columns: also widen these, ''{*}'' for all that seem to refer to it; keep_currval: set the sequence to each new id, for programs that call currval()';
+
+CREATE FUNCTION snowflake_adopt.keys_of(options snowflake_adopt.options)
+RETURNS snowflake_adopt.key[] LANGUAGE SQL STABLE
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+AS $$
+	SELECT ARRAY(SELECT (key.relid, key.attname)::snowflake_adopt.key
+		FROM snowflake_adopt.schema_keys(options.adopted_schema) AS key
+		WHERE what = 'ids' AND NOT EXISTS (SELECT FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS excluded
+			WHERE excluded.relid = key.relid AND coalesce(excluded.attname, key.attname) = key.attname)
+		ORDER BY key.relid, key.attname)
+$$;
+
+-- Without an open transaction, each step is one.  A procedure that had settings of its own
+-- could not commit.
+CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace,
+	dry_run boolean DEFAULT false,
+	drop_sequence boolean DEFAULT false,
+	excluding text[] DEFAULT '{}',
+	widen_columns text[] DEFAULT '{}',
+	keep_currval boolean DEFAULT false)
+LANGUAGE plpgsql
+AS $$
+DECLARE
+	in_block CONSTANT pg_catalog.bool := pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp();
+	options CONSTANT snowflake_adopt.options := ROW(adopted_schema, true, dry_run, true, drop_sequence, keep_currval,
+		widen_columns, excluding, pg_catalog.current_setting('search_path'));
+	keys snowflake_adopt.key[];
+	planned pg_catalog.record;
+	step snowflake_adopt.step;
+	number pg_catalog.int4 := 0;
+	started pg_catalog.timestamptz;
+BEGIN
+	IF excluding IS NOT NULL THEN
+		keys := snowflake_adopt.keys_of(options);
+	END IF;
+	PERFORM snowflake_adopt.notes(keys, options);
+	planned := snowflake_adopt.plan(keys, options);
+	IF planned.steps OPERATOR(pg_catalog.=) '{}' THEN
+		RAISE NOTICE 'schema % has no keys of type serial or identity, skipping', adopted_schema;
+		RETURN;
+	END IF;
+	RAISE NOTICE 'keys of schema % will be adopted in %', adopted_schema,
+		CASE WHEN in_block THEN 'this transaction' ELSE 'one transaction for each step' END
+		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and those whose foreign keys it checks again.';
+	PERFORM snowflake_adopt.report(planned.steps, planned.first_id, options, in_block);
+	IF dry_run THEN
+		RETURN;
+	END IF;
+	FOREACH step IN ARRAY planned.steps LOOP
+		-- release the locks of the plan, and of the step before
+		IF NOT in_block THEN
+			COMMIT;
+		END IF;
+		started := pg_catalog.clock_timestamp();
+		PERFORM snowflake_adopt.take(step, options);
+		number := number OPERATOR(pg_catalog.+) 1;
+		RAISE NOTICE 'step % took % s', number,
+			pg_catalog.round(extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) started), 3);
+	END LOOP;
+END
+$$;
+
+COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean, text[], text[], boolean) IS
+'do what snowflake_adopt() does for all serial and identity keys of a schema but those to exclude, and widen what refers to them; each step in a transaction of its own, unless one is open';
