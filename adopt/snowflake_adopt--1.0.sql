@@ -333,62 +333,32 @@ $$;
 -- The columns that a caller has named in widen_columns; "*" stands for those that seem to
 -- refer to keys.
 CREATE FUNCTION snowflake_adopt.other_columns(options snowflake_adopt.options, keys snowflake_adopt.key[])
-RETURNS SETOF snowflake_adopt.key LANGUAGE plpgsql AS $$
-DECLARE
-	given snowflake_adopt.key;
-BEGIN
-	FOR given IN SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*')) LOOP
-		IF NOT EXISTS (SELECT FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-				WHERE attrelid = given.relid AND attname = given.attname
-					AND CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END
-						= ANY ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[])) THEN
-			RAISE datatype_mismatch USING
-				MESSAGE = format('cannot widen %s%s', given.relid::regclass, '.' || quote_ident(given.attname)),
-				DETAIL = 'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.';
-		END IF;
-		RETURN NEXT given;
-	END LOOP;
-	IF '*' = ANY (options.widen_columns) THEN
-		RETURN QUERY SELECT reference.relid, reference.attname
-			FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference
-				JOIN pg_class ON pg_class.oid = reference.relid
-			WHERE NOT is_fixed AND (options.whole_schema OR refers_to IS NOT NULL)
-				AND (relnamespace = options.adopted_schema OR pg_has_role(relowner, 'USAGE'))
-				AND NOT EXISTS (SELECT FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS excluded
-					WHERE excluded.relid = reference.relid AND coalesce(excluded.attname, reference.attname) = reference.attname);
-	END IF;
-END
+RETURNS SETOF snowflake_adopt.key LANGUAGE SQL STABLE AS $$
+	SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*'))
+	UNION
+	SELECT reference.relid, reference.attname
+	FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference JOIN pg_class ON pg_class.oid = reference.relid
+	WHERE '*' = ANY (options.widen_columns) AND NOT is_fixed AND (options.whole_schema OR refers_to IS NOT NULL)
+		AND (relnamespace = options.adopted_schema OR pg_has_role(relowner, 'USAGE'))
+		AND NOT EXISTS (SELECT FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS excluded
+			WHERE excluded.relid = reference.relid AND coalesce(excluded.attname, reference.attname) = reference.attname)
 $$;
 
--- SQL and PL/pgSQL functions with integers that seem to be ids of a schema.
+-- SQL and PL/pgSQL functions with integers that seem to be ids of a schema; of other schemas,
+-- those that mention an adopted table.
 CREATE FUNCTION snowflake_adopt.integer_functions(adopted_schema oid, keys snowflake_adopt.key[])
 RETURNS SETOF text LANGUAGE SQL STABLE AS $$
 	WITH function AS MATERIALIZED (
-		SELECT pg_proc.*
+		SELECT pg_proc.oid, pronamespace, concat_ws(E'\n', pg_get_function_arguments(pg_proc.oid), prosrc) AS source
 		FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
 			JOIN pg_namespace ON pg_namespace.oid = pronamespace AND nspname !~ '^(pg_|information_schema$|snowflake_(internal|sql|adopt)$)'
 		WHERE NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
 	)
-	SELECT format('%s: %s', oid::regprocedure, string_agg(what, ', ' ORDER BY position, what COLLATE "C"))
-	FROM function CROSS JOIN LATERAL (
-			SELECT number, format('parameter %s %s', coalesce(quote_ident(nullif(name, '')), '$' || number), format_type(type, NULL))
-			FROM unnest(coalesce(proallargtypes, proargtypes::oid[]), proargnames) WITH ORDINALITY AS parameter (type, name, number)
-			WHERE type = ANY ('{smallint,integer,smallint[],integer[]}'::regtype[])
-				AND (coalesce(name, '') ~* '(^$|^ids?$|_ids?$|^_?(fk|pk|id)_|_fk$)' OR name ~ '[a-z]Ids?$')
-			UNION ALL
-			SELECT 1001, 'result ' || format_type(prorettype, NULL)
-			WHERE prorettype = ANY ('{smallint,integer,smallint[],integer[]}'::regtype[])
-				AND prosrc ~* E'\\m(return|returning|select)\\s+[\\w.]*id\\M'
-			UNION ALL
-			SELECT DISTINCT 1002, format('variable %s %s', found[1], lower(found[2]))
-			FROM regexp_matches(prosrc, E'((?:\\w*id|_?[fp]k_\\w+|\\w+_fk)s?)\\s+(?:constant\\s+)?(smallint|integer|int|int2|int4)\\M', 'gi') AS found
-			UNION ALL
-			SELECT DISTINCT 1003, 'cast ' || found[1]
-			FROM regexp_matches(prosrc, E'(\\w*id"?\\s*::\\s*(?:smallint|integer|int|int2|int4)\\M|cast\\s*\\(\\s*[\\w.]*id\\s+as\\s+(?:smallint|integer|int|int2|int4)\\s*\\))', 'gi') AS found
-		) AS use (position, what)
-	-- of other schemas, those that mention an adopted table
+	SELECT format('%s: %s', oid::regprocedure, string_agg(DISTINCT found[1], ', '))
+	FROM function CROSS JOIN LATERAL regexp_matches(source,
+		E'((?:\\w*id|_?[fp]k_\\w+|\\w+_fk)s?"?(?:\\s+|\\s*::\\s*|\\s+constant\\s+|\\s+as\\s+)(?:smallint|integer|int|int2|int4)\\M)', 'gi') AS found
 	WHERE pronamespace = adopted_schema OR EXISTS (
-		SELECT FROM regexp_split_to_table(concat_ws(' ', prosrc, array_to_string(proargnames, ' ')), E'\\W+|_ids?\\M') AS word
+		SELECT FROM regexp_split_to_table(source, E'\\W+|_ids?\\M') AS word
 		WHERE word IN (SELECT relname::text FROM unnest(keys) JOIN pg_class ON pg_class.oid = relid))
 	GROUP BY oid
 $$;
@@ -418,19 +388,19 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 		CROSS JOIN LATERAL (SELECT key.relid::regclass, format('%s.%I', key.relid::regclass, key.attname)) AS names (relation, label)
 		CROSS JOIN LATERAL (VALUES
 			(relkind IS NULL OR relkind NOT IN ('r', 'p'), '42809', format('relation %s is not a table', relation),
-				'Only columns of tables can be adopted.', NULL),
+				'Only columns of tables can be adopted.', 'Name the table.'),
 			(attnum IS NULL, '42703', format('column "%s" of relation %s does not exist', key.attname, relation),
-				'Only columns of users can be adopted.', NULL),
+				'Only columns of users can be adopted.', 'Name the key of the table.'),
 			(NOT pg_has_role(relowner, 'USAGE'), '42501', format('must be owner of table %s', relation),
-				'An adoption alters the table.', NULL),
+				'An adoption alters the table.', 'Ask its owner.'),
 			(attinhcount > 0, '42809', format('column %s is inherited', label),
 				'Its type is that of the parent''s column.', 'Adopt the column of the parent table.'),
 			(atttypid <> ALL ('{smallint,integer,bigint}'::regtype[]), '42804', format('column %s is of type %s', label, atttypid::regtype),
-				'Only columns of type smallint, integer or bigint can be adopted.', NULL),
-			(attgenerated <> '', '42809', format('column %s is a generated column', label), 'It can have no default.', NULL),
+				'Only columns of type smallint, integer or bigint can be adopted.', 'Add a bigint column.'),
+			(attgenerated <> '', '42809', format('column %s is a generated column', label), 'It can have no default.', 'Name another column.'),
 			-- with the caller's search_path, the name may mean another table
 			(temporary.names IS NOT NULL, '42809', format('column %s cannot be adopted because it is in a temporary table', label),
-				temporary.names, NULL),
+				temporary.names, 'Drop the temporary table, or create it anew.'),
 			(reference.names IS NOT NULL, '55000', format('column %s refers to another table', label),
 				format('New ids would violate these foreign keys: %s.', reference.names), 'Adopt the referenced column instead.')
 		) AS problem (applies, code, message, detail, hint)
@@ -493,50 +463,49 @@ BEGIN
 END
 $$;
 
--- The present defaults of keys, with the sequences that they use, and sequences that
--- belong to keys.
-CREATE FUNCTION snowflake_adopt.key_defaults(keys snowflake_adopt.key[])
-RETURNS TABLE (relid oid, attname name, "default" oid, sequence oid) LANGUAGE SQL STABLE AS $$
-	SELECT root, name, pg_attrdef.oid, pg_class.oid
-	FROM snowflake_adopt.members(keys) AS member LEFT JOIN pg_attrdef ON adrelid = member.relid AND adnum = attnum
-		LEFT JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid
-			AND refclassid = 'pg_class'::regclass AND deptype = 'n'
-			AND EXISTS (SELECT FROM pg_class WHERE oid = refobjid AND relkind = 'S')
-		LEFT JOIN pg_class ON pg_class.oid = refobjid
-	WHERE pg_attrdef.oid IS NOT NULL
-	UNION
-	SELECT root, name, NULL, pg_class.oid
+-- The sequences of keys: those that belong to them (a, or i for an identity), and those that
+-- their defaults use (n).
+CREATE FUNCTION snowflake_adopt.sequences(keys snowflake_adopt.key[])
+RETURNS TABLE (relid oid, attname name, sequence regclass, deptype "char", "default" oid) LANGUAGE SQL STABLE AS $$
+	SELECT root, name, pg_class.oid, deptype, NULL
 	FROM snowflake_adopt.members(keys) AS member
 		JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = member.relid AND refobjsubid = attnum
 			AND classid = 'pg_class'::regclass AND deptype IN ('a', 'i')
 		JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
+	UNION
+	SELECT root, name, pg_class.oid, deptype, pg_attrdef.oid
+	FROM snowflake_adopt.members(keys) AS member JOIN pg_attrdef ON adrelid = member.relid AND adnum = attnum
+		JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND refclassid = 'pg_class'::regclass AND deptype = 'n'
+		JOIN pg_class ON pg_class.oid = refobjid AND relkind = 'S'
 $$;
 
--- Sequences of keys that would be dropped, and that something else depends on; keys
--- without a sequence that could be kept.
+-- What uses the sequences of keys besides their defaults.
+CREATE FUNCTION snowflake_adopt.sequence_users(keys snowflake_adopt.key[])
+RETURNS TABLE (relid oid, attname name, sequence regclass, deptype "char", user_name text) LANGUAGE SQL STABLE AS $$
+	WITH own AS MATERIALIZED (
+		SELECT * FROM snowflake_adopt.sequences(keys)
+	)
+	SELECT relid, attname, sequence, own.deptype, pg_describe_object(classid, objid, objsubid)
+	FROM own JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = sequence AND pg_depend.deptype = 'n'
+	WHERE NOT (classid = 'pg_attrdef'::regclass AND objid IN (SELECT "default" FROM own WHERE "default" IS NOT NULL))
+$$;
+
+-- Sequences that would be dropped, as those of identity columns always are, but that something
+-- else depends on; and keys without a sequence that could be kept.
 CREATE FUNCTION snowflake_adopt.sequence_problems(keys snowflake_adopt.key[], options snowflake_adopt.options)
 RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
-	WITH own AS MATERIALIZED (
-		SELECT * FROM snowflake_adopt.key_defaults(keys)
-	)
-	-- the sequence of an identity column is always dropped
 	SELECT '2BP01', format('column %s.%I cannot be adopted because other objects depend on its sequence', relid::regclass, attname),
-		string_agg(DISTINCT format('%s depends on sequence %s.', pg_describe_object(other.classid, other.objid, other.objsubid),
-			sequence::regclass), E'\n'),
-		CASE WHEN bool_and(owned.deptype = 'a') THEN 'Drop them, or keep the sequence: set drop_sequence to false.'
+		string_agg(DISTINCT format('%s depends on sequence %s.', user_name, sequence), E'\n'),
+		CASE WHEN bool_and(deptype = 'a') THEN 'Drop them, or keep the sequence: set drop_sequence to false.'
 			ELSE 'Drop them, or have them use another sequence.' END
-	FROM own JOIN pg_depend AS owned ON owned.classid = 'pg_class'::regclass AND owned.objid = sequence AND owned.refobjsubid > 0
-			AND (owned.deptype = 'i' OR owned.deptype = 'a' AND options.drop_sequence)
-		JOIN pg_depend AS other ON other.refclassid = 'pg_class'::regclass AND other.refobjid = sequence AND other.deptype = 'n'
-	WHERE "default" IS NULL
-		AND NOT (other.classid = 'pg_attrdef'::regclass AND other.objid IN (SELECT "default" FROM own WHERE "default" IS NOT NULL))
+	FROM snowflake_adopt.sequence_users(keys)
+	WHERE deptype = 'i' OR deptype = 'a' AND options.drop_sequence
 	GROUP BY relid, attname
 	UNION ALL
 	SELECT '55000', format('column %s.%I has no sequence of its own to keep', relid::regclass, attname),
 		'currval() needs the sequence of a serial; that of an identity column is dropped.', 'Leave out keep_currval.'
-	FROM unnest(keys) AS key
-	WHERE options.keep_currval AND NOT EXISTS (SELECT FROM own JOIN pg_depend ON classid = 'pg_class'::regclass AND objid = sequence
-		WHERE own.relid = key.relid AND own.attname = key.attname AND deptype <> 'i' AND "default" IS NOT NULL)
+	FROM unnest(keys)
+	WHERE options.keep_currval AND (relid, attname) NOT IN (SELECT relid, attname FROM snowflake_adopt.sequences(keys) WHERE deptype = 'n')
 $$;
 
 -- Why types cannot be changed.
@@ -637,7 +606,14 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	WHERE NOT options.widen_references AND (relid, attname) NOT IN (SELECT * FROM unnest(keys) UNION ALL SELECT * FROM unnest(others))
 	HAVING count(*) > 0
 	UNION ALL
-	SELECT '42501', format('must be owner of table %s', oid::regclass), 'An adoption alters the table.', NULL
+	SELECT '42804', format('cannot widen %s%s', relid::regclass, '.' || quote_ident(other.attname)),
+		'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.', 'Correct widen_columns.'
+	FROM unnest(others) AS other LEFT JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = other.attname
+		LEFT JOIN pg_type ON pg_type.oid = atttypid
+	WHERE coalesce(CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END, 0)
+		<> ALL ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[])
+	UNION ALL
+	SELECT '42501', format('must be owner of table %s', oid::regclass), 'An adoption alters the table.', 'Ask its owner.'
 	FROM pg_class
 	WHERE NOT pg_has_role(relowner, 'USAGE') AND oid IN (SELECT relid FROM unnest(changes))
 	UNION ALL
@@ -724,6 +700,7 @@ DECLARE
 	found_id bigint;
 	safe_id bigint;				-- below all new ids, and above what is a minute old
 	limit_id bigint;
+	until text;
 BEGIN
 	problems := '{}';
 	EXECUTE format('SELECT least($1, %1$s.snowflake_last_before(clock_timestamp() - interval ''1 minute'')),
@@ -747,12 +724,17 @@ BEGIN
 				WHEN SQLSTATE 'SF000' THEN
 					NULL;
 				WHEN insufficient_privilege THEN
-					problems := problems || ('42501', SQLERRM, format('The largest value of column %s must be known.', read.label), NULL)::snowflake_adopt.problem;
+					problems := problems || ('42501', SQLERRM, format('The largest value of column %s must be known.', read.label), 'Ask a role that bypasses row security.')::snowflake_adopt.problem;
 			END;
 		END IF;
 		greatest_id := greatest(greatest_id, found_id);
 		IF found_id > limit_id THEN
-			problems := problems || snowflake_adopt.too_great(read.table, read.name, found_id, generator);
+			EXECUTE format('SELECT coalesce(to_char(%1$s.snowflake_timestamp(CASE WHEN $1 <= %1$s.snowflake_last_before(''infinity'') THEN $1 END)
+				AT TIME ZONE ''UTC'', ''"until" YYYY-MM-DD''), ''as long as the layout lasts'')', generator.home) INTO until USING found_id;
+			problems := problems || ('55000', format('column %s has values that are greater than new snowflake ids', read.label),
+				format('The largest is %s, and a new id is %s.', found_id, generator.new_id),
+				format('If this is an id that is ahead of the clock, wait until the clock has passed it. If not, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s: new ids are less than old ones, and stay apart from them %s.',
+					read.table, read.name, generator.id, until))::snowflake_adopt.problem;
 		ELSIF found_id > safe_id AND generator.advance IS NULL THEN
 			problems := problems || ('42501', format('column %s has values that are as large as new snowflake ids', read.label),
 				format('The largest is %s, and a new id is %s.', found_id, generator.new_id),
@@ -761,24 +743,6 @@ BEGIN
 			EXECUTE 'SELECT ' || generator.advance USING found_id;
 		END IF;
 	END LOOP;
-END
-$$;
-
--- The problem of a key that has an id above all new ones.
-CREATE FUNCTION snowflake_adopt.too_great(relation regclass, column_name name, id bigint, generator snowflake_adopt.generator)
-RETURNS snowflake_adopt.problem LANGUAGE plpgsql AS $$
-DECLARE
-	until text := 'for as long as the layout has ids';
-	largest bigint;
-BEGIN
-	EXECUTE format('SELECT %s.snowflake_last_before(''infinity'')', generator.home) INTO largest;
-	IF id <= largest THEN
-		EXECUTE format('SELECT to_char(%s.snowflake_timestamp($1) AT TIME ZONE ''UTC'', ''"until" YYYY-MM-DD'')', generator.home) INTO until USING id;
-	END IF;
-	RETURN ('55000', format('column %s.%I has values that are greater than new snowflake ids', relation, column_name),
-		format('The largest is %s, and a new id is %s.', id, generator.new_id),
-		format('If this is an id that is ahead of the clock, wait until the clock has passed it. If not, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s: new ids are less than old ones, and stay apart from them %s.',
-			relation, column_name, generator.id, until))::snowflake_adopt.problem;
 END
 $$;
 
@@ -803,28 +767,24 @@ RETURNS TABLE (relid oid, attname name, defaults text[], sequences text[]) LANGU
 			JOIN pg_attribute ON attrelid = member.relid AND pg_attribute.attnum = member.attnum
 			LEFT JOIN pg_attrdef ON adrelid = member.relid AND adnum = member.attnum
 			LEFT JOIN LATERAL pg_get_expr(adbin, adrelid) AS expression ON true
+	), sequence AS MATERIALIZED (
+		SELECT * FROM snowflake_adopt.sequences(keys)
 	), owned (root, name, statements) AS (
 		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
-		SELECT root, name, array_agg(format(CASE WHEN options.drop_sequence THEN 'DROP SEQUENCE %s'
-			ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END, objid::regclass) ORDER BY objid)
-		FROM present JOIN pg_depend ON classid = 'pg_class'::regclass AND refclassid = 'pg_class'::regclass
-				AND refobjid = relid AND refobjsubid = attnum AND deptype = 'a'
-			JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
-		WHERE NOT options.keep_currval AND keeps_currval IS NOT TRUE
-		GROUP BY root, name
-	), kept (root, name, sequence, type) AS (
-		SELECT DISTINCT ON (used.relid, used.attname) used.relid, used.attname, sequence::regclass, seqtypid
-		FROM snowflake_adopt.key_defaults(keys) AS used JOIN pg_sequence ON seqrelid = sequence
-		WHERE options.keep_currval AND "default" IS NOT NULL
-		ORDER BY used.relid, used.attname, sequence
+		SELECT relid, attname, array_agg(format(CASE WHEN options.drop_sequence THEN 'DROP SEQUENCE %s' ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END,
+			sequence) ORDER BY sequence)
+		FROM sequence WHERE deptype = 'a'
+		GROUP BY relid, attname
+	), kept (root, name, sequence, widening) AS (
+		SELECT DISTINCT ON (relid, attname) relid, attname, sequence::text,
+			CASE WHEN seqtypid <> 'bigint'::regtype THEN format('ALTER SEQUENCE %s AS bigint', sequence) END
+		FROM sequence JOIN pg_sequence ON seqrelid = sequence WHERE deptype = 'n' AND options.keep_currval
 	)
 	SELECT root, name, CASE WHEN bool_and(makes_ids AND atttypid = 'bigint'::regtype) THEN '{}' ELSE
-			array_remove(array_agg(no_identity ORDER BY relid), NULL) ||
-			array_remove(ARRAY[CASE WHEN min(kept.type::oid) <> 'bigint'::regtype THEN format('ALTER SEQUENCE %s AS bigint', min(sequence::text)) END], NULL) ||
-			format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s', root::regclass, name,
-				CASE WHEN min(sequence::text) IS NULL THEN generator.id
-					ELSE format('pg_catalog.setval(%L::pg_catalog.regclass, %s)', min(sequence::text), generator.id) END) END,
-		coalesce(min(owned.statements), '{}')
+			array_remove(array_agg(no_identity ORDER BY relid) || min(widening) || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
+				root::regclass, name, CASE WHEN min(sequence) IS NULL THEN generator.id
+					ELSE format('pg_catalog.setval(%L::pg_catalog.regclass, %s)', min(sequence), generator.id) END), NULL) END,
+		CASE WHEN options.keep_currval OR bool_or(keeps_currval) OR bool_and(statements IS NULL) THEN '{}' ELSE min(statements) END
 	FROM present LEFT JOIN owned USING (root, name) LEFT JOIN kept USING (root, name)
 	GROUP BY root, name
 $$;
@@ -835,11 +795,7 @@ $$;
 CREATE FUNCTION snowflake_adopt.steps(keys snowflake_adopt.key[], changes snowflake_adopt.change[], options snowflake_adopt.options,
 	generator snowflake_adopt.generator)
 RETURNS SETOF snowflake_adopt.step LANGUAGE SQL STABLE AS $$
-	WITH size (root, mb) AS (
-		SELECT root, sum(pg_relation_size(member)) / 1048576
-		FROM snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(changes)))
-		GROUP BY root
-	), checked (relid, names) AS (
+	WITH checked (relid, names) AS (
 		-- foreign keys on columns whose type changes are checked again
 		SELECT relid, ', which also locks ' || string_agg(DISTINCT other::regclass::text, ', ')
 		FROM pg_constraint CROSS JOIN LATERAL (VALUES (conrelid, confrelid, conkey), (confrelid, conrelid, confkey)) AS side (own, other, numbers)
@@ -850,15 +806,13 @@ RETURNS SETOF snowflake_adopt.step LANGUAGE SQL STABLE AS $$
 	), statement AS MATERIALIZED (
 		SELECT * FROM snowflake_adopt.key_statements(keys, options, generator)
 	)
-	SELECT format('rewrite table %s (%s MB)%s: %s', change.relid::regclass, round(min(mb)), min(names), min(alter_it)),
-		change.relid, NULL::name, ARRAY[min(alter_it)]
-	FROM (
-		SELECT relid, format('ALTER TABLE %s %s', relid::regclass,
+	SELECT format('rewrite table %s (%s MB)%s: %s', relid::regclass,
+			(SELECT sum(pg_relation_size(member)) / 1048576 FROM snowflake_adopt.trees(ARRAY[relid]))::bigint, names, alter_it),
+		relid, NULL::name, ARRAY[alter_it]
+	FROM (SELECT relid, format('ALTER TABLE %s %s', relid::regclass,
 			string_agg(format('ALTER COLUMN %I TYPE %s', attname, new_type), ', ' ORDER BY attname))
 		FROM unnest(changes)
-		GROUP BY relid
-	) AS change (relid, alter_it) JOIN size ON root = change.relid LEFT JOIN checked ON checked.relid = change.relid
-	GROUP BY change.relid
+		GROUP BY relid) AS change (relid, alter_it) LEFT JOIN checked USING (relid)
 	UNION ALL
 	SELECT array_to_string(defaults, '; '), relid, attname, defaults FROM statement WHERE defaults <> '{}'
 	UNION ALL
@@ -925,8 +879,6 @@ BEGIN
 			DETAIL = (SELECT string_agg(DISTINCT concat_ws(E'\n', problem.message || ':', problem.detail, problem.hint), E'\n')
 				FROM unnest(problems) AS problem),
 			HINT = 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or leave keys out with excluding.';
-	ELSIF first.hint IS NULL THEN
-		RAISE EXCEPTION USING ERRCODE = first.code, MESSAGE = first.message, DETAIL = first.detail;
 	ELSE
 		RAISE EXCEPTION USING ERRCODE = first.code, MESSAGE = first.message, DETAIL = first.detail, HINT = first.hint;
 	END IF;
@@ -967,23 +919,6 @@ BEGIN
 END
 $$;
 
--- What uses the sequences of keys besides their defaults.
-CREATE FUNCTION snowflake_adopt.sequence_uses(keys snowflake_adopt.key[])
-RETURNS SETOF text LANGUAGE SQL STABLE AS $$
-	WITH used AS MATERIALIZED (
-		SELECT "default", sequence, relname FROM snowflake_adopt.key_defaults(keys) JOIN pg_class ON oid = sequence
-	)
-	SELECT format('%s uses sequence %s', pg_describe_object(classid, objid, 0), sequence::regclass)
-	FROM used JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = sequence AND deptype = 'n'
-	WHERE NOT (classid = 'pg_attrdef'::regclass AND objid IN (SELECT "default" FROM used WHERE "default" IS NOT NULL))
-	UNION
-	-- a function has the name of a sequence in its text
-	SELECT format('function %s names sequence %s', pg_proc.oid::regprocedure, sequence::regclass)
-	FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname NOT IN ('internal', 'c')
-		CROSS JOIN LATERAL regexp_split_to_table(prosrc, E'\\W+') AS word JOIN used ON relname::text = word
-	WHERE NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
-$$;
-
 -- What an adoption leaves alone.
 CREATE FUNCTION snowflake_adopt.left_alone(keys snowflake_adopt.key[], options snowflake_adopt.options)
 RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
@@ -1001,7 +936,14 @@ RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 	UNION ALL
 	SELECT 3, line FROM snowflake_adopt.integer_functions(options.adopted_schema, keys) AS line
 	UNION ALL
-	SELECT 4, line FROM snowflake_adopt.sequence_uses(keys) AS line WHERE NOT options.keep_currval
+	SELECT 4, format('%s uses sequence %s', user_name, sequence) FROM snowflake_adopt.sequence_users(keys) WHERE NOT options.keep_currval
+	UNION
+	-- a function has the name of a sequence in its text
+	SELECT 4, format('function %s names sequence %s', pg_proc.oid::regprocedure, sequence)
+	FROM snowflake_adopt.sequences(keys) JOIN pg_class ON pg_class.oid = sequence
+		JOIN pg_proc CROSS JOIN LATERAL regexp_split_to_table(prosrc, E'\\W+') AS word ON word = relname::text
+	WHERE NOT options.keep_currval AND probin IS NULL
+		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
 	UNION ALL
 	SELECT CASE WHEN what ~ '^(type|no unique index)' THEN 5 ELSE 6 END, format('%s.%I: %s', relid::regclass, attname, what)
 	FROM snowflake_adopt.schema_keys(options.adopted_schema)
@@ -1084,26 +1026,25 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	locks bigint;
-	room CONSTANT bigint := current_setting('max_locks_per_transaction')::bigint *
-		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint);
+	room CONSTANT bigint := (SELECT sum(setting::bigint) FROM pg_settings WHERE name IN ('max_connections', 'autovacuum_max_workers',
+		'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')) * current_setting('max_locks_per_transaction')::bigint;
 BEGIN
 	FOR i IN 1 .. cardinality(steps) LOOP
 		RAISE NOTICE 'step %: %', i, steps[i].announcement;
 	END LOOP;
-	-- of tables, indexes and TOAST tables, and of their copies
-	SELECT sum(2 + indexes + CASE WHEN is_rewritten THEN 4 + indexes ELSE 0 END) INTO locks
-	FROM (SELECT member, bool_or(key IS NULL AND statements[1] LIKE 'ALTER TABLE%') AS is_rewritten
-		FROM unnest(steps) AS step JOIN snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(steps))) ON root = step.relid
-		GROUP BY member) AS locked
-		CROSS JOIN LATERAL (SELECT count(*) FROM pg_index WHERE indrelid = member) AS own (indexes);
+	-- counted on PostgreSQL 15: for tables, TOAST tables, indexes, constraints, and their copies
+	WITH rewritten (relid) AS MATERIALIZED (
+		SELECT DISTINCT member FROM snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(steps)
+			WHERE key IS NULL AND statements[1] LIKE 'ALTER TABLE%'))
+	)
+	SELECT 7 * (SELECT count(key) FROM unnest(steps)) + 20 * (SELECT count(*) FROM rewritten) +
+		(SELECT count(*) FROM pg_index JOIN rewritten ON indrelid = relid) +
+		13 * (SELECT count(*) FROM pg_constraint WHERE contype = 'f' AND (conrelid IN (SELECT * FROM rewritten) OR confrelid IN (SELECT * FROM rewritten)))
+	INTO locks;
 	IF options.dry_run OR in_block AND locks > room THEN
 		RAISE NOTICE 'in a transaction block, it takes about % locks', locks
-			USING DETAIL = CASE WHEN locks > room THEN format('The server has room for %s only.', room) ELSE 'The server has room for them.' END,
+			USING DETAIL = CASE WHEN locks > room THEN format('The server has room for %s for certain.', room) ELSE 'The server has room for them.' END,
 			HINT = 'The setting "max_locks_per_transaction" gives room for more, after a restart.';
-	END IF;
-	IF in_block AND locks > room AND NOT options.dry_run THEN
-		RAISE out_of_memory USING MESSAGE = 'too many locks for one transaction',
-			HINT = 'Call the procedure outside of a transaction block.';
 	END IF;
 	IF first_id IS NOT NULL THEN
 		RAISE NOTICE 'ids have a time from % on', first_id

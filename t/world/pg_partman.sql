@@ -47,3 +47,34 @@ WHERE parent_table = 'public.events';
 CALL partman.run_maintenance_proc();
 SELECT pg_temp.check('old partitions are dropped', (SELECT count(*) FROM snowflake_partitions_before('events', now())) = 0
 	AND (SELECT count(*) FROM events) = 2);
+
+-- after a gap, rows go to the default partition, until they are moved from there
+INSERT INTO events VALUES (snowflake_from_timestamp(now() + interval '60 days'), 'after a gap');
+DO $$
+BEGIN
+	PERFORM partman.run_maintenance('public.events');
+EXCEPTION WHEN OTHERS THEN
+	-- version 4
+END $$;
+SELECT pg_temp.check('after a gap, rows stay in the default partition', count(*) = 1) FROM events_default;
+DO $$
+BEGIN
+	PERFORM snowflake_create_partitions('events', '1 day', now() + interval '60 days', now() + interval '61 days');
+	RAISE 'it was created';
+EXCEPTION WHEN check_violation THEN
+	-- the default partition has its row
+END $$;
+\! sed -n '/^```sql with pg_partman after a gap$/,/^```$/{//!p}' source/doc/guide.md >recipe.sql
+\i recipe.sql
+SELECT pg_temp.check('the guide''s call moves them', count(*) = 0) FROM events_default;
+SELECT pg_temp.check('to a partition of their own', lower_bound <= now() + interval '60 days' AND upper_bound > now() + interval '60 days')
+FROM events JOIN snowflake_partitions('events') ON partition = events.tableoid WHERE payload = 'after a gap';
+
+-- ids from before a conversion, in a table that became the first partition
+CREATE TABLE events_p1 (LIKE events INCLUDING ALL);
+INSERT INTO events_p1 SELECT i, 'old' FROM generate_series(1, 10) AS i;
+ALTER TABLE events ATTACH PARTITION events_p1 FOR VALUES FROM (1) TO (2147483648);
+SELECT pg_temp.check('our retention leaves it alone', 'events_p1'::regclass NOT IN (SELECT snowflake_partitions_before('events', now())));
+UPDATE partman.part_config SET retention = NULL WHERE parent_table = 'public.events';
+CALL partman.run_maintenance_proc();
+SELECT pg_temp.check('and so does partman without retention', count(*) = 10) FROM events_p1;
