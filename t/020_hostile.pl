@@ -256,9 +256,10 @@ is( functions_of('snowflake_adopt'),
 		' ',
 		sort
 		  qw(altered candidates change_problems changes dependents distribution_problems fail find_generator fixed_columns
-		  integer_functions key_defaults key_problems key_statements keys_of left_alone likely_references lock_tables members
-		  named_columns names_of_rows notes other_columns partition_problems plan report schema_keys sequence_problems sequence_uses
-		  side_effects snowflake_adopt snowflake_adopt_all steps suffixes take too_great trees trial_problems users_tables value_problems)
+		  integer_functions key_problems key_statements keys_of left_alone likely_references lock_tables members
+		  named_columns names_of_rows notes other_columns partition_problems plan report schema_keys sequence_problems sequence_users
+		  sequences
+		  side_effects snowflake_adopt snowflake_adopt_all steps suffixes take trees trial_problems users_tables value_problems)
 	),
 	'and of the one that converts tables');
 
