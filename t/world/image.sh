@@ -72,7 +72,7 @@ mkdir "$work/oci"
 tar --extract --file="$work/first.tar" --directory="$work/oci"
 umoci raw unpack --image "$work/oci:1.0" "$work/extension" >"$work/umoci.log" 2>&1 || cat "$work/umoci.log"
 check "the image holds nothing but the extension" "$(cd "$work/extension" && find . -type f | LC_ALL=C sort | tr '\n' ' ')" = \
-	"./LICENSE ./lib/snowflake.so ./lib/snowflake_lease.so ./share/extension/snowflake--1.0.sql ./share/extension/snowflake.control ./share/extension/snowflake_registry--1.0.sql ./share/extension/snowflake_registry.control ./share/extension/snowflake_sql--1.0.sql ./share/extension/snowflake_sql.control "
+	"./LICENSE ./lib/snowflake.so ./lib/snowflake_lease.so ./share/extension/snowflake--1.0.sql ./share/extension/snowflake.control ./share/extension/snowflake_adopt--1.0.sql ./share/extension/snowflake_adopt.control ./share/extension/snowflake_registry--1.0.sql ./share/extension/snowflake_registry.control ./share/extension/snowflake_sql--1.0.sql ./share/extension/snowflake_sql.control "
 check "its files are readable by all" -z "$(find "$work/extension" ! -perm -go=r)"
 check "the machine has no other copy of it" -z "$(find /usr/lib/postgresql /usr/share/postgresql -name 'snowflake*' -print -quit)"
 

@@ -11,6 +11,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 . script/lib.sh
+. t/world/schemas/convert.sh
 
 # Name, packages, and files to load in this order, below /usr/share unless they are
 # absolute.  Of the versions that a * matches, the newest is loaded.
@@ -52,11 +53,6 @@ pg_config=$(native_pg_config)
 mkdir "$files"
 chmod 755 "$files"
 status=0
-
-query()
-{
-	psql --no-psqlrc --quiet --tuples-only --no-align --set=ON_ERROR_STOP=1 "$@"
-}
 
 # Unpack Debian's packages, without what they need.
 unpack()
@@ -149,12 +145,9 @@ load_regression()
 	)
 }
 
-# how many views, rules and triggers there are
-views="SELECT (SELECT count(*) FROM pg_rewrite WHERE oid >= 16384), (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal)"
-
 check_schema()
 {
-	local name=$1 schema=public words failed tables made adopted left before adopt
+	local name=$1 schema=public words failed tables made left
 	local -x PGDATABASE=$1 PGUSER=keeper
 
 	PGUSER=postgres createdb --maintenance-db=postgres --owner=keeper "$name"
@@ -178,26 +171,7 @@ check_schema()
 	made=$(query --command='SELECT count(*) FROM made.rows WHERE round = 1 AND way IS NOT NULL')
 	check "$name: rows are made in $made of $tables tables" "$tables" -gt 0 -a "$((made * 10))" -ge "$((tables * 8))"
 	query --command='SELECT * FROM made.state()' >"$name.before"
-	before=$(query --command="$views")
-
-	query --command='CREATE EXTENSION snowflake' --command='CREATE EXTENSION snowflake_adopt'
-	adopt="CALL snowflake_adopt_all('$schema', excluding => '{${excluding[$name]-}}', widen_columns => '{*}', drop_sequence => true"
-	# drop what depends on columns, and create it again afterwards
-	pg_dump --format=custom --schema-only --file="$name.schema" "$name"
-	query --command="$adopt, dry_run => true)" 2>&1 |
-		sed -n '/ depends on /{s/^DETAIL:  //; s/ depends on .*//; s/^\(rule\|trigger\|policy\) \(.*\) on [a-z ]*/\1 \2 ON /; s/.*/DROP & CASCADE;/p}' >"$name.drop"
-	query --file="$name.drop" 2>>"$name.log" || { sed 's/^/# /' "$name.drop"; check "$name: what depends on columns can be dropped" ""; }
-	if ! query --command="$adopt)" >"$name.log" 2>&1; then
-		sed 's/^/# /' "$name.log"
-		check "$name: the keys can be adopted" ""
-		return
-	fi
-	adopted=$(query --command="SELECT count(*) FROM pg_attrdef JOIN pg_class ON pg_class.oid = adrelid
-		WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()' AND relnamespace = '$schema'::regnamespace")
-	check "$name: $adopted keys are adopted" "$adopted" -gt 0
-	# but for errors of what is still there
-	pg_restore --dbname="$name" "$name.schema" 2>/dev/null || true
-	check "$name: what was dropped is there again" "$(query --command="$views")" = "$before"
+	convert "$schema" "${excluding[$name]-}" 'drop_sequence => true' || return 0
 	query --command='SELECT * FROM made.state()' >"$name.after"
 	check "$name: rows and constraints are as they were" "$(diff "$name.before" "$name.after")" = ""
 
