@@ -1,42 +1,15 @@
 \set SHOW_CONTEXT never
 
+-- Without OpenSSL, there are no masks, and the expected answers are in mask_1.out
+SELECT snowflake_mask(1, 'key') AS mask \gset
+\if :ERROR
+\quit
+\endif
+
 -- These answers never change: masked ids are stored elsewhere
 SELECT id, snowflake_mask(id, 'secret') AS text_key, snowflake_mask(id, decode('00ff', 'hex')) AS bytea_key,
 	snowflake_mask(id, 'secret', 'orders') AS with_tweak
 FROM unnest(ARRAY[0, 1, 117426025905842031, 9223372036854775807]) AS id;
-
--- The same, computed from the definition.  HMAC is sha256(outer || sha256(inner ||
--- message)), where a long key is hashed first
-CREATE FUNCTION hash_half(key bytea, tweak text, round int, half bigint) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
-	SELECT ('x' || encode(substr(sha256(outer_pad || sha256(inner_pad || set_byte(decode('00', 'hex'), 0, round) ||
-		decode(lpad(to_hex(half), 8, '0'), 'hex') || convert_to(tweak, 'UTF8'))), 1, 4), 'hex'))::bit(32)::bigint
-	FROM (SELECT string_agg(set_byte(decode('00', 'hex'), 0, byte # 92), '' ORDER BY i) AS outer_pad, string_agg(set_byte(decode('00', 'hex'), 0, byte # 54), '' ORDER BY i) AS inner_pad
-		FROM (SELECT CASE WHEN length(key) > 64 THEN sha256(key) ELSE key END AS short) AS k, generate_series(0, 63) AS i,
-			LATERAL (SELECT CASE WHEN i < length(short) THEN get_byte(short, i) ELSE 0 END AS byte) AS b) AS pads
-$$;
-CREATE FUNCTION mask_by_definition(id bigint, key bytea, tweak text) RETURNS bigint LANGUAGE plpgsql IMMUTABLE AS $$
-DECLARE
-	l bigint := id >> 32;
-	r bigint := id & 4294967295;
-	swap bigint;
-BEGIN
-	LOOP
-		FOR round IN 0 .. 9 LOOP
-			swap := l # hash_half(key, tweak, round, r);
-			l := r;
-			r := swap;
-		END LOOP;
-		EXIT WHEN l < 2147483648;
-	END LOOP;
-	RETURN l << 32 | r;
-END $$;
--- lengths at which a key is hashed first, or a message takes another block; the key and
--- the tweak change from row to row
-SELECT count(*) AS wrong FROM (
-	SELECT (random() * 9e18)::bigint AS id, convert_to(left(repeat(md5(key_length::text), 7), key_length), 'UTF8') AS key, repeat('t', tweak_length) AS tweak
-	FROM unnest(ARRAY[1, 32, 64, 65, 200]) AS key_length, unnest(ARRAY[0, 3, 50, 51, 114, 115]) AS tweak_length) AS s
-WHERE snowflake_mask(id, key, tweak) <> mask_by_definition(id, key, tweak);
-DROP FUNCTION mask_by_definition, hash_half;
 
 -- A permutation: masked ids can be unmasked, and no two are the same
 CREATE TABLE samples AS

@@ -3,269 +3,229 @@
  * mask.c
  *	  Masked ids, which reveal nothing without the key.
  *
- * Masking is a keyed permutation of the bigints that are not negative: a
- * Feistel network over 64 bits, applied again as long as the result is
- * negative (cycle walking, two passes on average).  In each round the halves
- * of the id change places, and one is XORed with the first bytes of a hash of
- * the other:
+ * Masking is FF1 of NIST SP 800-38G, with radix 2, 63 digits and AES-256.  The
+ * key of AES is the SHA-256 of the given key; the tweak is used as it is.  Both
+ * are taken in UTF-8, so that they are the same in all databases.
  *
- *		HMAC-SHA-256(key, round || half || tweak)
- *
- * The round is one byte, the half is four bytes, the most significant first,
- * and the tweak is the rest.  There are ten rounds, as in FF1 of NIST SP
- * 800-38G, a network of the same kind.
+ * In each of ten rounds, FF1 computes a CBC-MAC of some parameters, the tweak, the
+ * round and half of the number.  Only the last block of that depends on the last
+ * two.
  *
  * Users store masked ids elsewhere, so the same id, key and tweak must always
  * give the same result, in all versions.
- *
- * HMAC computes two hashes, each of which begins with a block made of the key.
- * A MaskKey keeps the two states of SHA-256 after these blocks, from one call to
- * the next.  A state must be a plain struct, as OpenSSL's oldest functions have
- * it: a hash context of PostgreSQL belongs to a resource owner.  Where they are
- * missing, PostgreSQL's HMAC gives the same result, but takes much longer.
  *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
 
 #ifdef USE_OPENSSL
-#include <openssl/sha.h>
+#include <openssl/evp.h>
 #endif
 
 #include "catalog/pg_type.h"
-#include "common/hmac.h"
+#include "common/cryptohash.h"
 #include "common/sha2.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 
-#include "compat.h"
 #include "layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_mask);
 PG_FUNCTION_INFO_V1(snowflake_unmask);
 
-#if defined(USE_OPENSSL) && !defined(OPENSSL_NO_DEPRECATED_3_0)
-#define HASH_FROM_STATES
-#endif
+#ifdef USE_OPENSSL
 
 #define MASK_ROUNDS		10
 
 /* A mutant has fewer, so that a test can try all numbers. */
-#define MASK_BITS		64
+#define MASK_BITS		63
 
-#define HALF_BITS		(MASK_BITS / 2)
-#define HALF_MASK		((UINT64CONST(1) << HALF_BITS) - 1)
+/* The bits of the two halves: u and v in the standard. */
+#define LEFT_BITS		(MASK_BITS / 2)
+#define RIGHT_BITS		(MASK_BITS - LEFT_BITS)
 
-/* The part of a message before the tweak. */
-#define PREFIX_LENGTH	(1 + sizeof(uint32))
+#define BLOCK_SIZE		16		/* of AES */
+#define HALF_SIZE		4		/* b in the standard */
 
-/* Bytes that somebody else has allocated. */
-typedef struct MaskBytes
+/* A CBC-MAC up to its last block, which lacks round and half. */
+typedef struct MaskMac
 {
-	const uint8 *data;
-	size_t		length;
-} MaskBytes;
+	EVP_CIPHER_CTX *aes;
+	uint8		value[BLOCK_SIZE];
+	uint8		last[BLOCK_SIZE];
+}			MaskMac;
 
-/* A key and a tweak, prepared for many ids. */
+/* AES with the key of the call before. */
 typedef struct MaskKey
 {
-	MaskBytes	key;
-	MaskBytes	tweak;			/* within the message */
-	uint8	   *message;		/* the prefix changes */
-#ifdef HASH_FROM_STATES
-	SHA256_CTX	inner;			/* the states after the blocks of the key */
-	SHA256_CTX	outer;
-#endif
+	EVP_CIPHER_CTX *aes;
+	MemoryContextCallback free_aes;
+	uint8	   *bytes;
+	Size		length;			/* 0: it has none */
 } MaskKey;
 
-#ifdef HASH_FROM_STATES
-
-/* What SHA256_Init() sets; some OpenSSL releases forbid that call for FIPS. */
-static const SHA256_CTX initial_state = {
-	.h = {
-		0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-		0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19
-	},
-	.md_len = PG_SHA256_DIGEST_LENGTH
-};
-
-/* The state after the block of the key, combined with "pad". */
-static SHA256_CTX
-mask_state_after_key(MaskBytes key, uint8 pad)
+static void
+mask_free_aes(void *arg)
 {
-	uint8		block[PG_SHA256_BLOCK_LENGTH] = {0};
-	SHA256_CTX	state = initial_state;
-
-	if (key.length <= sizeof(block))
-		memcpy(block, key.data, key.length);
-	else
-	{
-		SHA256_Update(&state, key.data, key.length);
-		SHA256_Final(block, &state);
-		state = initial_state;
-	}
-	for (int i = 0; i < sizeof(block); i++)
-		block[i] ^= pad;
-	SHA256_Update(&state, block, sizeof(block));
-	return state;
+	EVP_CIPHER_CTX_free(((MaskKey *) arg)->aes);
 }
 
-#endif							/* HASH_FROM_STATES */
-
-/* The first four bytes of the hash of the message, as a number. */
-static uint32
-mask_hash_message(const MaskKey *prepared)
-{
-	size_t		length = PREFIX_LENGTH + prepared->tweak.length;
-	uint8		digest[PG_SHA256_DIGEST_LENGTH];
-	uint32		hash;
-#ifdef HASH_FROM_STATES
-	SHA256_CTX	state = prepared->inner;
-
-	SHA256_Update(&state, prepared->message, length);
-	SHA256_Final(digest, &state);
-	state = prepared->outer;
-	SHA256_Update(&state, digest, sizeof(digest));
-	SHA256_Final(digest, &state);
-#else
-	pg_hmac_ctx *hmac = pg_hmac_create(PG_SHA256);
-
-	if (hmac == NULL ||
-		pg_hmac_init(hmac, prepared->key.data, prepared->key.length) < 0 ||
-		pg_hmac_update(hmac, prepared->message, length) < 0 ||
-		pg_hmac_final(hmac, digest, sizeof(digest)) < 0)
-		elog(ERROR, "could not compute HMAC");
-	pg_hmac_free(hmac);
-#endif
-	memcpy(&hash, digest, sizeof(hash));
-	return pg_ntoh32(hash);
-}
-
-/* Prepare a key and a tweak, in one piece of memory, for pfree(). */
-static MaskKey *
-mask_prepare(MaskBytes key, MaskBytes tweak, MemoryContext context)
-{
-	Size		message_size = PREFIX_LENGTH + tweak.length;
-	MaskKey    *prepared = MemoryContextAllocZero(context,
-												  sizeof(MaskKey) + message_size + key.length);
-	uint8	   *key_copy;
-
-	prepared->message = (uint8 *) (prepared + 1);
-	memcpy(prepared->message + PREFIX_LENGTH, tweak.data, tweak.length);
-	prepared->tweak.data = prepared->message + PREFIX_LENGTH;
-	prepared->tweak.length = tweak.length;
-	key_copy = prepared->message + message_size;
-	memcpy(key_copy, key.data, key.length);
-	prepared->key.data = key_copy;
-	prepared->key.length = key.length;
-#ifdef HASH_FROM_STATES
-	prepared->inner = mask_state_after_key(prepared->key, 0x36);
-	prepared->outer = mask_state_after_key(prepared->key, 0x5c);
-#endif
-	return prepared;
-}
-
-static bool
-mask_same_bytes(MaskBytes a, MaskBytes b)
-{
-	return a.length == b.length && memcmp(a.data, b.data, a.length) == 0;
-}
-
-/*
- * The bytes of a text, in UTF-8, so that they are the same in all databases, or
- * of a bytea.
- */
-static MaskBytes
-mask_get_bytes(FunctionCallInfo fcinfo, int arg)
+/* The bytes of a text, in UTF-8, or of a bytea. */
+static uint8 *
+mask_get_bytes(FunctionCallInfo fcinfo, int arg, Size *length)
 {
 	struct varlena *value = PG_GETARG_VARLENA_PP(arg);
 	char	   *data = VARDATA_ANY(value);
-	int			length = VARSIZE_ANY_EXHDR(value);
-	MaskBytes	bytes = {(const uint8 *) data, length};
 
-	if (GetDatabaseEncoding() != PG_UTF8 &&
-		get_fn_expr_argtype(fcinfo->flinfo, arg) != BYTEAOID)
+	*length = VARSIZE_ANY_EXHDR(value);
+	if (get_fn_expr_argtype(fcinfo->flinfo, arg) != BYTEAOID)
 	{
-		char	   *converted = pg_server_to_any(data, length, PG_UTF8);
+		char	   *converted = pg_server_to_any(data, *length, PG_UTF8);
 
 		if (converted != data)
-		{
-			bytes.data = (const uint8 *) converted;
-			bytes.length = strlen(converted);
-		}
+			*length = strlen(converted);
+		data = converted;
 	}
-	return bytes;
+	return (uint8 *) data;
 }
 
-/* The key and the tweak of a call, usually those of the call before. */
-static MaskKey *
-mask_get_key(FunctionCallInfo fcinfo)
+/* AES with the key of a call. */
+static EVP_CIPHER_CTX *
+mask_get_aes(FunctionCallInfo fcinfo)
 {
-	MaskKey    *prepared = fcinfo->flinfo->fn_extra;
-	MaskBytes	key = mask_get_bytes(fcinfo, 1);
-	MaskBytes	tweak = mask_get_bytes(fcinfo, 2);
+	MemoryContext context = fcinfo->flinfo->fn_mcxt;
+	MaskKey    *key = fcinfo->flinfo->fn_extra;
+	pg_cryptohash_ctx *hash;
+	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	Size		length;
+	uint8	   *bytes = mask_get_bytes(fcinfo, 1, &length);
 
-	if (key.length == 0)
+	if (length == 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("key for masking snowflake ids must not be empty")));
-	if (prepared == NULL || !mask_same_bytes(prepared->key, key) ||
-		!mask_same_bytes(prepared->tweak, tweak))
+	if (key == NULL)
 	{
-		fcinfo->flinfo->fn_extra = mask_prepare(key, tweak, fcinfo->flinfo->fn_mcxt);
-		if (prepared != NULL)
-			pfree(prepared);
+		key = MemoryContextAllocZero(context, sizeof(MaskKey));
+		key->free_aes.func = mask_free_aes;
+		key->free_aes.arg = key;
+		MemoryContextRegisterResetCallback(context, &key->free_aes);
+		fcinfo->flinfo->fn_extra = key;
 	}
-	return fcinfo->flinfo->fn_extra;
+	if (key->length == length && memcmp(key->bytes, bytes, length) == 0)
+		return key->aes;
+
+	key->length = 0;
+	if (key->aes == NULL)
+		key->aes = EVP_CIPHER_CTX_new();
+	hash = pg_cryptohash_create(PG_SHA256);
+	if (pg_cryptohash_init(hash) < 0 ||
+		pg_cryptohash_update(hash, bytes, length) < 0 ||
+		pg_cryptohash_final(hash, digest, sizeof(digest)) < 0 ||
+		key->aes == NULL ||
+		EVP_EncryptInit_ex(key->aes, EVP_aes_256_ecb(), NULL, digest, NULL) != 1 ||
+		EVP_CIPHER_CTX_set_padding(key->aes, 0) != 1)
+		elog(ERROR, "could not prepare AES");
+	pg_cryptohash_free(hash);
+	if (key->bytes != NULL)
+		pfree(key->bytes);
+	key->bytes = memcpy(MemoryContextAlloc(context, length), bytes, length);
+	key->length = length;
+	return key->aes;
 }
 
-/* The hash of half a value. */
+/* Add a block to a CBC-MAC. */
+static void
+mask_add_block(MaskMac * mac, const uint8 *block)
+{
+	int			length;
+
+	for (int i = 0; i < BLOCK_SIZE; i++)
+		mac->value[i] ^= block[i];
+	if (EVP_EncryptUpdate(mac->aes, mac->value, &length, mac->value, BLOCK_SIZE) != 1)
+		elog(ERROR, "could not encrypt with AES");
+}
+
+/* Begin a CBC-MAC.  Zeros, the round and the half fill the tweak's last block. */
+static void
+mask_begin(MaskMac * mac, const uint8 *tweak, uint32 length)
+{
+	/* version, method, networks, radix, rounds, bits, bytes of the tweak */
+	const uint8 parameters[BLOCK_SIZE] = {
+		1, 2, 1, 0, 0, 2, MASK_ROUNDS, LEFT_BITS, 0, 0, 0, MASK_BITS,
+		length >> 24, length >> 16, length >> 8, length
+	};
+	int64		left = length;
+
+	memset(mac->value, 0, BLOCK_SIZE);
+	mask_add_block(mac, parameters);
+	for (;; left -= BLOCK_SIZE, tweak += BLOCK_SIZE)
+	{
+		memset(mac->last, 0, BLOCK_SIZE);
+		if (left > 0)
+			memcpy(mac->last, tweak, Min(left, BLOCK_SIZE));
+		if (left + 1 + HALF_SIZE <= BLOCK_SIZE)
+			break;
+		mask_add_block(mac, mac->last);
+	}
+}
+
+/* What a round adds to the other half. */
 static uint64
-mask_hash_half(MaskKey *prepared, uint8 round, uint64 half)
+mask_round(MaskMac mac, int round, uint64 half)
 {
 	uint32		half_bytes = pg_hton32((uint32) half);
+	uint64		result;
 
-	prepared->message[0] = round;
-	memcpy(prepared->message + 1, &half_bytes, sizeof(half_bytes));
-	return mask_hash_message(prepared) & HALF_MASK;
+	mac.last[BLOCK_SIZE - HALF_SIZE - 1] = round;
+	memcpy(mac.last + BLOCK_SIZE - HALF_SIZE, &half_bytes, HALF_SIZE);
+	mask_add_block(&mac, mac.last);
+	memcpy(&result, mac.value, sizeof(result));
+	return pg_ntoh64(result);
 }
 
-/* Take an id through the network, in one direction or the other. */
+/* Take an id through the rounds, in one direction or the other. */
 static int64
 mask_permute(FunctionCallInfo fcinfo, bool forward)
 {
 	int64		id = PG_GETARG_INT64(0);
-	uint64		left = (uint64) id >> HALF_BITS;
-	uint64		right = (uint64) id & HALF_MASK;
-	MaskKey    *prepared;
+	uint64		a = (uint64) id >> RIGHT_BITS;
+	uint64		b = (uint64) id & ((UINT64CONST(1) << RIGHT_BITS) - 1);
+	Size		length;
+	uint8	   *tweak = mask_get_bytes(fcinfo, 2, &length);
+	MaskMac		mac;
 
 	LayoutCheckId(NULL, id);
-	prepared = mask_get_key(fcinfo);
-	do
+	mac.aes = mask_get_aes(fcinfo);
+	mask_begin(&mac, tweak, length);
+	for (int i = 0; i < MASK_ROUNDS; i++)
 	{
-		for (int i = 0; i < MASK_ROUNDS; i++)
-		{
-			uint64		swap;
+		int			round = forward ? i : MASK_ROUNDS - 1 - i;
+		uint64		mask = (UINT64CONST(1) << (round % 2 == 0 ? LEFT_BITS : RIGHT_BITS)) - 1;
+		uint64		added = mask_round(mac, round, forward ? b : a);
+		uint64		half = (forward ? a + added : b - added) & mask;
 
-			if (forward)
-			{
-				swap = left ^ mask_hash_half(prepared, i, right);
-				left = right;
-				right = swap;
-			}
-			else
-			{
-				swap = right ^ mask_hash_half(prepared, MASK_ROUNDS - 1 - i, left);
-				right = left;
-				left = swap;
-			}
-		}
-		/* until the highest bit is clear, as it was at the beginning */
-	} while (left >> (HALF_BITS - 1) != 0);
-
-	return (int64) (left << HALF_BITS | right);
+		if (forward)
+			a = b, b = half;
+		else
+			b = a, a = half;
+	}
+	return (int64) (a << RIGHT_BITS | b);
 }
+
+#else							/* USE_OPENSSL */
+
+static int64
+mask_permute(FunctionCallInfo fcinfo, bool forward)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("masking of snowflake ids is not supported by this build"),
+			 errdetail("It requires a server that was built with OpenSSL.")));
+}
+
+#endif							/* USE_OPENSSL */
 
 /* mask(id bigint, key text or bytea, tweak text) */
 Datum

@@ -217,7 +217,7 @@ $node->stop;
 # If the library is replaced under a running server, the new version must not create
 # lanes of its own.
 my $other = abs_path(PostgreSQL::Test::Utils::tempdir());
-system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry sql-only $other");
+system_or_bail('sh', '-c', "cp -r *.c *.sql *.control Makefile src registry adopt sql-only $other");
 command_ok(
 	[
 		'make', '--silent', '-C', $other, "PG_CONFIG=$ENV{PG_CONFIG}", 'with_llvm=no', 'COPT=-DSHMEM_VERSION=4711 -O0',

@@ -71,7 +71,7 @@ sub use_mutant
 		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
 
 		# with the object files, so that "make" rebuilds only those that the mutant affects
-		system_or_bail('sh', '-c', "cp -Rp *.[co] *.so *.sql *.control Makefile src registry sql-only $dir");
+		system_or_bail('sh', '-c', "cp -Rp *.[co] *.so *.sql *.control Makefile src registry adopt sql-only $dir");
 		mutate($name, $dir);
 		system_or_bail(
 			'make', '--silent', '-C', $dir, "PG_CONFIG=$ENV{PG_CONFIG}", 'with_llvm=no', 'install',

@@ -14,6 +14,7 @@
 #	- new tables while the guide's event trigger is there
 #	- the extension in a schema of its own
 #	- a table that is adopted before its model is changed (TypeORM)
+#	- masks that a program computes
 #
 # Prisma's own "migrate" and "db push" need a download from elsewhere; the same engine
 # is run in its build for WebAssembly.
@@ -57,7 +58,8 @@ install --prefix "$throwaway/node" node@22.23.3
 install --prefix "$work" --ignore-scripts pg@8.23.1 typeorm@1.1.1 drizzle-orm@0.45.4 drizzle-kit@0.31.11 \
 	sequelize@6.37.8 prisma@7.10.0 @prisma/client@7.10.0 @prisma/adapter-pg@7.10.0 \
 	@prisma/schema-engine-wasm@7.10.0-4.0edf323efd1d98336f3f0a68684b56f689b900d3 \
-	@mikro-orm/core@7.2.1 @mikro-orm/sql@7.2.1 @mikro-orm/postgresql@7.2.1 kysely@0.29.9 postgres@3.4.9 knex@3.3.0
+	@mikro-orm/core@7.2.1 @mikro-orm/sql@7.2.1 @mikro-orm/postgresql@7.2.1 kysely@0.29.9 postgres@3.4.9 knex@3.3.0 \
+	@noble/ciphers@2.4.0
 PATH=$throwaway/node/node_modules/.bin:$work/node_modules/.bin:$PATH
 # "generate" asks for an engine that it does not run; and no update checks
 export PRISMA_SCHEMA_ENGINE_BINARY=/bin/true PRISMA_HIDE_UPDATE_MESSAGE=1 CHECKPOINT_DISABLE=1
@@ -382,5 +384,17 @@ for file in node_json.js pg; do
 			.then(([row]) => console.log(String(row.ids[0]) === row.id)).then(() => db.destroy())")")
 done
 check "Knex: json_agg() keeps digits only with node_json.js" "${knex[*]}" = 'true false'
+
+# another implementation of FF1
+masked=$(query "SELECT string_agg(concat_ws(' ', id, snowflake_mask(id, 'secret', 'orders'), snowflake_mask(id, 'Schlüssel')), E'\n')
+	FROM (SELECT (random() * 9e18)::bigint AS id FROM generate_series(1, 100)) AS s")
+check "unmask.mjs: masks are those of @noble/ciphers" -n "$masked" -a "$masked" = "$(node --input-type=module --eval "
+	import { readFileSync } from 'node:fs'
+	const { mask, unmask } = await import('$work/unmask.mjs')
+	for (const line of readFileSync(0, 'utf8').trim().split('\n')) {
+		const [, first, second] = line.split(' ')
+		const id = unmask(first, 'secret', 'orders')
+		console.log(String(id), String(mask(id, 'secret', 'orders')), String(mask(unmask(second, 'Schlüssel'), 'Schlüssel')))
+	}" <<<"$masked")"
 
 exit "$status"
