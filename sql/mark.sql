@@ -29,7 +29,7 @@ SELECT snowflake_nextval() AS id \gset
 BEGIN;
 DECLARE c CURSOR FOR SELECT snowflake_nextval() > :id + (1500::bigint << 22) AS above FROM generate_series(1, 4);
 FETCH 2 FROM c;
-SELECT snowflake_advance(:id + (1500::bigint << 22));
+SELECT snowflake_advance(snowflake_first_from(clock_timestamp() + interval '1500 ms'));
 FETCH 2 FROM c;
 COMMIT;
 -- an id below the mark changes nothing
@@ -69,7 +69,7 @@ FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g;
 -- and so is a sequence that was restarted
 SELECT snowflake_nextval() AS id \gset
 ALTER SEQUENCE snowflake_internal.mark RESTART;
-SELECT snowflake_advance(:id + (1500::bigint << 22));
+SELECT snowflake_advance(snowflake_first_from(clock_timestamp() + interval '1500 ms'));
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 \pset format aligned
 
@@ -130,7 +130,7 @@ CREATE EXTENSION snowflake;
 SELECT snowflake_nextval() > :id AS above;
 SAVEPOINT rewrite;
 ALTER SEQUENCE snowflake_internal.mark RESTART;
-SELECT snowflake_advance(:id + (1500::bigint << 22));
+SELECT snowflake_advance(snowflake_first_from(clock_timestamp() + interval '1500 ms'));
 ROLLBACK TO rewrite;
 SELECT snowflake_nextval() > :id AS above;
 COMMIT;

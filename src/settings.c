@@ -293,11 +293,14 @@ SettingsDefine(void)
 	for (int i = 0; i < lengthof(server_settings); i++)
 	{
 		struct config_generic *record = compat_find_setting(server_settings[i].name);
+		const char *value;
 
 		if (record == NULL)
 			continue;
 		server_settings[i].source = record->source;
-		values[i] = pstrdup(GetConfigOption(server_settings[i].name, false, false));
+		/* one that was taken out of the configuration is NULL */
+		value = GetConfigOption(server_settings[i].name, false, false);
+		values[i] = value == NULL ? NULL : pstrdup(value);
 	}
 
 	for (int i = 0; i < lengthof(number_settings); i++)

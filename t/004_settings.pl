@@ -27,6 +27,10 @@ sql_is($loads, 'SHOW snowflake.worker_id', 0, 'session_preload_libraries lets ne
 sql($loads, 'ALTER SYSTEM SET snowflake.worker_id = 3');
 $loads->restart;
 sql_is($loads, 'SELECT snowflake_worker_id(snowflake_nextval())', 3, 'and change it');
+# a setting that was taken out is still there, but has no value
+sql($loads, 'ALTER DATABASE postgres RESET session_preload_libraries; ALTER SYSTEM RESET snowflake.worker_id');
+$loads->reload;
+sql_becomes_true($loads, 'SELECT snowflake_worker_id(snowflake_nextval()) = 0', 'and take it out again');
 $loads->stop;
 
 foreach my $preload (0, 1)

@@ -308,12 +308,12 @@ def try_lease():
     query("DROP EXTENSION snowflake_registry; CREATE EXTENSION snowflake_registry")
     layout = "time:41 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z"
     program, other = Program(), Program()
-    program.lease("first", 0, 2000, layout)
-    check("no worker id is free", "no free worker id" in other.fails("lease", "second", 0, 2000, layout))
+    program.lease("first", 0, 8000, layout)
+    check("no worker id is free", "no free worker id" in other.fails("lease", "second", 0, 8000, layout))
     ids = program.next(1000)
     os.kill(program.process.pid, signal.SIGSTOP)
-    time.sleep(2.5)
-    other.lease("second", 0, 2000, layout)
+    time.sleep(8.5)
+    other.lease("second", 0, 8000, layout)
     others = other.next(1000)
     os.kill(program.process.pid, signal.SIGCONT)
     try:
