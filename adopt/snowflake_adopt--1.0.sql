@@ -153,6 +153,17 @@ AS $$
 	WHERE with_keys AND atttypid <> 'bigint'::regtype
 $$;
 
+-- The type below domains.
+CREATE FUNCTION snowflake_adopt.base_type(type oid)
+RETURNS oid LANGUAGE SQL STABLE AS $$
+	WITH RECURSIVE level (oid, typbasetype) AS (
+		SELECT oid, typbasetype FROM pg_type WHERE oid = type
+		UNION ALL
+		SELECT pg_type.oid, pg_type.typbasetype FROM level JOIN pg_type ON pg_type.oid = level.typbasetype
+	)
+	SELECT oid FROM level WHERE typbasetype = 0
+$$;
+
 -- All columns whose type changes, with the clause of an ALTER TABLE of that table alone.
 CREATE FUNCTION snowflake_adopt.altered(changes snowflake_adopt.change[])
 RETURNS TABLE (relid oid, attnum smallint, num_roots bigint, clause text) LANGUAGE SQL STABLE AS $$
@@ -176,12 +187,13 @@ DECLARE
 BEGIN
 	FOREACH item IN ARRAY given LOOP
 		-- first as a table of this schema, then with the name of a schema
-		SELECT oid, parts[number + 1] INTO found_table, found_column
+		SELECT pg_class.oid, parts[number + 1] INTO found_table, found_column
 		FROM parse_ident(item) AS parts CROSS JOIN generate_series(1, 2) AS number
 			JOIN pg_class ON relname = parts[number] AND relkind IN ('r', 'p')
 				AND relnamespace = CASE number WHEN 1 THEN adopted_schema ELSE (SELECT oid FROM pg_namespace WHERE nspname = parts[1]) END
+			LEFT JOIN pg_attribute ON attrelid = pg_class.oid AND attname = parts[number + 1] AND attnum > 0 AND NOT attisdropped
 		WHERE cardinality(parts) <= number + 1
-		ORDER BY number
+		ORDER BY cardinality(parts) = number OR attname IS NOT NULL DESC, number
 		LIMIT 1;
 		IF NOT FOUND THEN
 			RAISE undefined_table USING MESSAGE = format('"%s" is not a table or column of schema %s', item, adopted_schema::regnamespace),
@@ -213,6 +225,7 @@ $$;
 CREATE FUNCTION snowflake_adopt.schema_keys(adopted_schema oid)
 RETURNS TABLE (relid oid, attname name, what text) LANGUAGE SQL STABLE AS $$
 	SELECT attrelid, attname, CASE
+			WHEN attinhcount > 0 THEN 'inherited'
 			WHEN NOT is_integer THEN 'type ' || format_type(atttypid, atttypmod)
 			WHEN NOT is_unique THEN 'no unique index'
 			WHEN NOT is_numbered THEN coalesce('default ' || expression, 'no default')
@@ -234,9 +247,12 @@ RETURNS TABLE (relid oid, attname name, what text) LANGUAGE SQL STABLE AS $$
 			-- a sequence that an interrupted call has left
 			OR EXISTS (SELECT FROM pg_depend JOIN pg_class AS owned ON classid = 'pg_class'::regclass AND objid = owned.oid
 				WHERE refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum AND deptype = 'a'
-					AND owned.relkind = 'S' AND expression ~ E'^[\\w."]*snowflake_(id|nextval)\\(')) AS source (is_numbered)
+					AND owned.relkind = 'S' AND expression ~ E'^[^(]*snowflake_(id|nextval)\\(')) AS source (is_numbered)
 	WHERE relnamespace = adopted_schema AND relkind IN ('r', 'p') AND NOT relispartition
-		AND attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND attgenerated = ''
+		AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+		-- a child may have a key where its parent has none
+		AND (attinhcount = 0 OR EXISTS (SELECT FROM pg_inherits JOIN pg_attribute AS parent ON parent.attrelid = inhparent
+				AND parent.attname = pg_attribute.attname WHERE inhrelid = class.oid AND NOT parent.atthasdef AND parent.attidentity = ''))
 		AND (is_numbered OR is_integer AND is_alone AND coalesce(expression !~ E'snowflake_(id|nextval)\\(', true))
 $$;
 
@@ -268,13 +284,14 @@ $$;
 -- Columns of narrow integers, ranges and arrays of such, and attributes of composite
 -- types, which refer to nothing by a foreign key.
 CREATE FUNCTION snowflake_adopt.candidates(keys snowflake_adopt.key[])
-RETURNS TABLE (relid oid, schema oid, attnum smallint, attname name, snake text, is_fixed boolean) LANGUAGE SQL STABLE AS $$
-	SELECT attrelid, relnamespace, attnum, attname, name, relkind IN ('f', 'c') OR typtype = 'r'
+RETURNS TABLE (relid oid, schema oid, attnum smallint, attname name, snake text, is_fixed boolean, has_values boolean) LANGUAGE SQL STABLE AS $$
+	SELECT attrelid, relnamespace, attnum, attname, name, relkind IN ('f', 'c') OR typtype = 'r', atthasdef OR attidentity <> ''
 	FROM snowflake_adopt.users_tables() AS class JOIN pg_attribute ON attrelid = class.oid
 		JOIN pg_type ON pg_type.oid = atttypid
 		CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS name
 	WHERE attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND NOT relispartition
-		AND CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END = ANY ('{smallint,integer,smallint[],integer[],int4range,int4range[]}'::regtype[])
+		AND CASE typtype WHEN 'd' THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
+			= ANY ('{smallint,integer,smallint[],integer[],int4range,int4range[]}'::regtype[])
 		AND (attrelid, attnum) NOT IN (SELECT member.relid, member.attnum FROM snowflake_adopt.members(keys) AS member)
 		AND (attrelid, attname) NOT IN (SELECT change.relid, change.attname FROM snowflake_adopt.changes(keys, '{}', false) AS change)
 		AND (attrelid, attnum) NOT IN (SELECT conrelid, unnest(conkey) FROM pg_constraint WHERE contype = 'f')
@@ -296,23 +313,23 @@ RETURNS TABLE (relid oid, attname name, refers_to oid, reason text, is_fixed boo
 			-- of other schemas, only the keys that are adopted
 			AND (is_key OR known.schema IN (adopted_schema, candidate.schema))
 		ORDER BY candidate.relid, attname, known.number + part.number, known.schema = candidate.schema DESC, is_key DESC, known.relid
+	), word AS MATERIALIZED (
+		SELECT relid, attname, regexp_split_to_table(lower(description), E'\\W+') AS word
+		FROM candidate JOIN pg_description ON objoid = relid AND classoid = 'pg_class'::regclass AND objsubid = attnum
+	), key_table AS MATERIALIZED (
+		SELECT key.relid, key.attname, relname, relnamespace FROM unnest(keys) AS key JOIN pg_class ON pg_class.oid = key.relid
 	), found (relid, attname, refers_to, reason, rank) AS (
 		SELECT relid, attname, refers_to, 'named after ' || refers_to::regclass, 1
 		FROM named
 		WHERE is_key AND (snake ~ 'ids?$|_fk$|^(fk|id)_' OR is_exact AND EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indkey[0] = attnum))
 		UNION ALL
-		SELECT candidate.relid, candidate.attname, pg_class.oid, 'comment mentions ' || pg_class.oid::regclass, 2
-		FROM candidate JOIN pg_description ON objoid = candidate.relid AND classoid = 'pg_class'::regclass AND objsubid = attnum
-			CROSS JOIN LATERAL regexp_split_to_table(lower(description), E'\\W+') AS word
-			JOIN pg_class ON lower(relname) = word AND pg_class.oid IN (SELECT key.relid FROM unnest(keys) AS key)
+		SELECT word.relid, word.attname, key_table.relid, 'comment mentions ' || key_table.relid::regclass, 2
+		FROM word JOIN key_table ON lower(relname) = word
 		UNION ALL
 		-- "people__history" for "people"
-		SELECT candidate.relid, candidate.attname, key.relid, format('like %s.%I', key.relid::regclass, key.attname), 4
-		FROM unnest(keys) AS key JOIN pg_class AS original ON original.oid = key.relid
-			JOIN candidate ON candidate.attname = key.attname AND candidate.schema = relnamespace
-			JOIN pg_class AS copy ON copy.oid = candidate.relid AND copy.relname ~~ ('%' || original.relname || '%')
-			JOIN pg_attribute AS own ON own.attrelid = copy.oid AND own.attnum = candidate.attnum
-		WHERE NOT atthasdef AND attidentity = ''
+		SELECT candidate.relid, candidate.attname, key_table.relid, format('like %s.%I', key_table.relid::regclass, key_table.attname), 4
+		FROM candidate JOIN key_table ON candidate.attname = key_table.attname AND schema = relnamespace AND NOT has_values
+			JOIN pg_class AS copy ON copy.oid = candidate.relid AND copy.relname ~~ ('%' || key_table.relname || '%')
 		UNION ALL
 		SELECT relid, attname, NULL, format('beside %I', type_name), 5
 		FROM candidate CROSS JOIN LATERAL (VALUES (regexp_replace(attname, '_?[iI]d$', '_type')),
@@ -413,12 +430,15 @@ CREATE FUNCTION snowflake_adopt.partition_problems(keys snowflake_adopt.key[], n
 RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	SELECT '55000', format('table %s has no partition for new ids', relid::regclass),
 		'A new id would fit into none.', 'Create partitions first, for example with snowflake_create_partitions().'
-	FROM snowflake_adopt.members(keys) JOIN pg_partitioned_table ON partrelid = relid AND partattrs[0] = attnum AND partstrat = 'r'
-	WHERE NOT EXISTS (
+	FROM snowflake_adopt.members(keys) JOIN pg_partitioned_table ON partrelid = relid AND partstrat <> 'h'
+	-- by the column, or by an expression that it is in
+	WHERE (partattrs[0] = attnum OR EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = relid AND objsubid = attnum
+			AND refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = 0 AND deptype = 'i' AND partattrs[0] = 0))
+		AND NOT EXISTS (
 		SELECT FROM pg_inherits JOIN pg_class ON pg_class.oid = inhrelid CROSS JOIN pg_get_expr(relpartbound, inhrelid) AS bound
 		WHERE inhparent = relid AND (bound = 'DEFAULT'
 			-- MINVALUE and MAXVALUE do not match, and so become NULL
-			OR coalesce(substring(bound FROM E'FROM \\(''?(-?[0-9]+)')::bigint <= new_id, true)
+			OR partattrs[0] = attnum AND partstrat = 'r' AND coalesce(substring(bound FROM E'FROM \\(''?(-?[0-9]+)')::bigint <= new_id, true)
 				AND coalesce(substring(bound FROM E'TO \\(''?(-?[0-9]+)')::bigint > new_id, true)))
 	UNION ALL
 	SELECT '55000', format('partition %s is being detached', inhrelid::regclass), format('It belongs to table %s.', inhparent::regclass),
@@ -496,11 +516,16 @@ CREATE FUNCTION snowflake_adopt.sequence_problems(keys snowflake_adopt.key[], op
 RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	SELECT '2BP01', format('column %s.%I cannot be adopted because other objects depend on its sequence', relid::regclass, attname),
 		string_agg(DISTINCT format('%s depends on sequence %s.', user_name, sequence), E'\n'),
-		CASE WHEN bool_and(deptype = 'a') THEN 'Drop them, or keep the sequence: set drop_sequence to false.'
+		CASE WHEN options.keep_currval THEN 'Have them use another sequence, or leave out keep_currval.'
+			WHEN bool_and(deptype = 'a') THEN 'Drop them, or keep the sequence: set drop_sequence to false.'
 			ELSE 'Drop them, or have them use another sequence.' END
 	FROM snowflake_adopt.sequence_users(keys)
-	WHERE deptype = 'i' OR deptype = 'a' AND options.drop_sequence
+	WHERE deptype = 'i' OR options.keep_currval OR deptype = 'a' AND options.drop_sequence
 	GROUP BY relid, attname
+	UNION ALL
+	SELECT '42501', format('must be owner of sequence %s', sequence), 'An adoption alters the sequence.', 'Ask its owner.'
+	FROM snowflake_adopt.sequences(keys) JOIN pg_class ON pg_class.oid = sequence
+	WHERE (deptype = 'a' OR options.keep_currval) AND NOT pg_has_role(relowner, 'USAGE')
 	UNION ALL
 	SELECT '55000', format('column %s.%I has no sequence of its own to keep', relid::regclass, attname),
 		'currval() needs the sequence of a serial; that of an identity column is dropped.', 'Leave out keep_currval.'
@@ -533,8 +558,8 @@ RETURNS SETOF text LANGUAGE SQL STABLE AS $$
 	WHERE oid IN (SELECT relid FROM altered) AND reloftype <> 0
 	UNION ALL
 	SELECT format('%s has the type of the rows of table %s.', pg_describe_object('pg_class'::regclass, objid, objsubid), root::regclass)
-	FROM row_type JOIN pg_depend ON classid = 'pg_class'::regclass AND refclassid = 'pg_type'::regclass AND refobjid = type AND objsubid > 0
-		JOIN pg_class ON pg_class.oid = objid AND relkind IN ('r', 'm', 'p')
+	FROM row_type JOIN pg_depend ON classid = 'pg_class'::regclass AND refclassid = 'pg_type'::regclass AND refobjid = type
+		JOIN pg_class ON pg_class.oid = objid AND (objsubid > 0 AND relkind IN ('r', 'm', 'p') OR relkind IN ('i', 'I'))
 	UNION ALL
 	-- from a column that does not change with it, or from two that do
 	SELECT format('%s is inherited.', pg_describe_object('pg_class'::regclass, relid, attnum))
@@ -559,30 +584,31 @@ RETURNS text LANGUAGE SQL STABLE AS $$
 	WITH RECURSIVE view_of_rule (rule, view) AS MATERIALIZED (
 		SELECT pg_rewrite.oid, ev_class
 		FROM pg_rewrite JOIN pg_class ON pg_class.oid = ev_class AND relkind IN ('v', 'm')
+	), dependent AS MATERIALIZED (
+		-- views take the place of their rules, and generated columns that of their expressions
+		SELECT CASE WHEN view IS NULL AND adrelid IS NULL THEN classid ELSE 'pg_class'::regclass END AS classid,
+			coalesce(view, adrelid, objid) AS objid, coalesce(adnum::integer, objsubid) AS objsubid,
+			refclassid, refobjid, refobjsubid, deptype
+		FROM pg_depend LEFT JOIN view_of_rule ON classid = 'pg_rewrite'::regclass AND rule = objid
+			LEFT JOIN pg_attrdef ON classid = 'pg_attrdef'::regclass AND pg_attrdef.oid = objid
+		WHERE refclassid IN ('pg_class'::regclass, 'pg_type'::regclass, 'pg_proc'::regclass) AND refobjid >= 16384
+			AND classid IN ('pg_class'::regclass, 'pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass, 'pg_proc'::regclass,
+				'pg_publication_rel'::regclass, 'pg_attrdef'::regclass)
 	), found (classid, objid, objsubid, refclassid, refobjid, refobjsubid, depth) AS (
-		SELECT CASE WHEN view IS NULL THEN classid ELSE 'pg_class'::regclass END, coalesce(view, objid), objsubid,
-			refclassid, refobjid, refobjsubid, 1
-		FROM snowflake_adopt.altered(changes)
-			JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
-			LEFT JOIN view_of_rule ON classid = 'pg_rewrite'::regclass AND rule = objid
-		WHERE classid IN ('pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass,
-				'pg_proc'::regclass, 'pg_publication_rel'::regclass)
-			-- generated columns
-			OR classid = 'pg_class'::regclass AND objid = relid AND objsubid > 0 AND objsubid <> attnum
-			OR classid = 'pg_attrdef'::regclass
-				AND NOT EXISTS (SELECT FROM pg_attrdef WHERE oid = objid AND adrelid = relid AND adnum = attnum)
+		SELECT classid, objid, objsubid, refclassid, refobjid, refobjsubid, 1
+		FROM snowflake_adopt.altered(changes) JOIN dependent ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
+		-- no indexes, sequences or defaults of their own
+		WHERE classid <> 'pg_class'::regclass OR objid IN (SELECT view FROM view_of_rule) OR objid = relid AND objsubid > 0 AND objsubid <> attnum
 		UNION
-		-- what depends on a view, or on the type of its rows
-		SELECT CASE WHEN view IS NULL THEN pg_depend.classid ELSE 'pg_class'::regclass END, coalesce(view, pg_depend.objid),
-			pg_depend.objsubid, found.classid, found.objid, 0, depth + 1
-		FROM found JOIN pg_class ON pg_class.oid = found.objid
+		-- what depends on a view, the type of its rows, a function or a column; views may form a circle
+		SELECT dependent.classid, dependent.objid, dependent.objsubid, found.classid, found.objid, found.objsubid, depth + 1
+		FROM found LEFT JOIN pg_class ON found.classid = 'pg_class'::regclass AND found.objsubid = 0 AND pg_class.oid = found.objid
 			LEFT JOIN pg_type ON pg_type.oid = reltype
-			CROSS JOIN LATERAL (VALUES ('pg_class'::regclass, found.objid), ('pg_type'::regclass, reltype),
-				('pg_type'::regclass, typarray)) AS target (class, object)
-			JOIN pg_depend ON pg_depend.refclassid = class AND pg_depend.refobjid = object AND deptype = 'n'
-			LEFT JOIN view_of_rule ON pg_depend.classid = 'pg_rewrite'::regclass AND rule = pg_depend.objid
-		WHERE found.classid = 'pg_class'::regclass AND found.objsubid = 0 AND relkind IN ('v', 'm')
-			AND view IS DISTINCT FROM found.objid
+			CROSS JOIN LATERAL (VALUES (found.classid, found.objid), ('pg_type'::regclass, reltype), ('pg_type'::regclass, typarray)) AS target (class, object)
+			JOIN dependent ON dependent.refclassid = class AND dependent.refobjid = object AND deptype IN ('n', 'a')
+				AND (found.objsubid = 0 OR dependent.refobjsubid = found.objsubid)
+		WHERE depth < 100 AND (dependent.classid, dependent.objid, dependent.objsubid) <> (found.classid, found.objid, found.objsubid)
+			AND (dependent.classid <> 'pg_class'::regclass OR dependent.objsubid > 0 OR dependent.objid IN (SELECT view FROM view_of_rule))
 	), object (depth, reason) AS (
 		SELECT max(depth), format('%s depends on %s.', pg_describe_object(classid, objid, objsubid),
 			string_agg(DISTINCT pg_describe_object(refclassid, refobjid, refobjsubid), ', '))
@@ -609,13 +635,12 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	SELECT '42804', format('cannot widen %s%s', relid::regclass, '.' || quote_ident(other.attname)),
 		'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.', 'Correct widen_columns.'
 	FROM unnest(others) AS other LEFT JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = other.attname
-		LEFT JOIN pg_type ON pg_type.oid = atttypid
-	WHERE coalesce(CASE typtype WHEN 'd' THEN typbasetype ELSE atttypid END, 0)
-		<> ALL ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[])
+	WHERE coalesce(snowflake_adopt.base_type(atttypid), 0) <> ALL ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[])
 	UNION ALL
 	SELECT '42501', format('must be owner of table %s', oid::regclass), 'An adoption alters the table.', 'Ask its owner.'
 	FROM pg_class
-	WHERE NOT pg_has_role(relowner, 'USAGE') AND oid IN (SELECT relid FROM unnest(changes))
+	WHERE NOT pg_has_role(relowner, 'USAGE')
+		AND oid IN (SELECT relid FROM snowflake_adopt.altered(changes) UNION SELECT relid FROM snowflake_adopt.members(keys))
 	UNION ALL
 	SELECT '0A000', format('%s cannot be adopted because the type of a column cannot be changed', label), string_agg(reason, E'\n'),
 		'Drop such an index or table, or create a new table with a bigint column, and copy the rows.'
@@ -638,7 +663,6 @@ SET client_min_messages = error
 AS $$
 DECLARE
 	tried record;
-	is_created boolean;
 	reasons text[] := '{}';
 BEGIN
 	FOR tried IN
@@ -658,23 +682,20 @@ BEGIN
 				SELECT pg_get_statisticsobjdef_columns(oid) FROM pg_statistic_ext WHERE stxrelid = relid) AS part (text)) AS kind (definition)
 		ORDER BY clauses, definition, relid
 	LOOP
-		is_created := false;
 		BEGIN
 			PERFORM set_config('search_path', callers_path, true);
 			EXECUTE pg_catalog.format('CREATE TEMPORARY TABLE snowflake_copy (LIKE %s INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STATISTICS)',
 				tried.table);
-			is_created := true;
 			EXECUTE 'ALTER TABLE pg_temp.snowflake_copy ' OPERATOR(pg_catalog.||) tried.clauses;
 			-- undo it
 			RAISE SQLSTATE 'SF000';
 		EXCEPTION
 			WHEN SQLSTATE 'SF000' THEN
 				NULL;
+			WHEN lock_not_available THEN
+				RAISE;
 			WHEN OTHERS THEN
-				-- if there is no copy, only the statement itself can show that
-				IF is_created THEN
-					reasons := reasons || format('ALTER TABLE %s %s fails: %s.', tried.table, tried.clauses, SQLERRM);
-				END IF;
+				reasons := reasons || format('ALTER TABLE %s %s fails on an empty copy: %s.', tried.table, tried.clauses, SQLERRM);
 		END;
 	END LOOP;
 	IF reasons <> '{}' THEN
@@ -685,7 +706,7 @@ END
 $$;
 
 -- New ids of all sessions are greater than ids from a minute ago; above those, an advance
--- makes sure, once the table is locked.  If no index helps, a locked table is not read: what
+-- makes sure.  If no index helps, a locked table is not read: what
 -- was added since the first look came from the sequence.  Each table is read in a
 -- subtransaction, which gives its locks back.
 CREATE FUNCTION snowflake_adopt.value_problems(keys snowflake_adopt.key[], generator snowflake_adopt.generator,
@@ -694,6 +715,7 @@ CREATE FUNCTION snowflake_adopt.value_problems(keys snowflake_adopt.key[], gener
 SET search_path = pg_catalog, pg_temp
 SET row_security = off		-- fail rather than overlook a row
 SET jit = off
+SET quote_all_identifiers = off
 AS $$
 DECLARE
 	read record;
@@ -729,7 +751,7 @@ BEGIN
 		END IF;
 		greatest_id := greatest(greatest_id, found_id);
 		IF found_id > limit_id THEN
-			EXECUTE format('SELECT coalesce(to_char(%1$s.snowflake_timestamp(CASE WHEN $1 <= %1$s.snowflake_last_before(''infinity'') THEN $1 END)
+			EXECUTE format('SELECT coalesce(to_char(%1$s.snowflake_timestamp(CASE WHEN $1 <= %1$s.snowflake_last_before(''infinity''::timestamptz) THEN $1 END)
 				AT TIME ZONE ''UTC'', ''"until" YYYY-MM-DD''), ''as long as the layout lasts'')', generator.home) INTO until USING found_id;
 			problems := problems || ('55000', format('column %s has values that are greater than new snowflake ids', read.label),
 				format('The largest is %s, and a new id is %s.', found_id, generator.new_id),
@@ -739,7 +761,7 @@ BEGIN
 			problems := problems || ('42501', format('column %s has values that are as large as new snowflake ids', read.label),
 				format('The largest is %s, and a new id is %s.', found_id, generator.new_id),
 				'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance().')::snowflake_adopt.problem;
-		ELSIF found_id > safe_id AND is_locked THEN
+		ELSIF found_id > safe_id AND NOT options.dry_run THEN
 			EXECUTE 'SELECT ' || generator.advance USING found_id;
 		END IF;
 	END LOOP;
@@ -773,11 +795,14 @@ RETURNS TABLE (relid oid, attname name, defaults text[], sequences text[]) LANGU
 		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
 		SELECT relid, attname, array_agg(format(CASE WHEN options.drop_sequence THEN 'DROP SEQUENCE %s' ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END,
 			sequence) ORDER BY sequence)
-		FROM sequence WHERE deptype = 'a'
+		FROM sequence
+		-- not one that the default does not use, unless an interrupted call has set it
+		WHERE deptype = 'a' AND (sequence IN (SELECT used.sequence FROM sequence AS used WHERE used.deptype = 'n')
+			OR (relid, attname) IN (SELECT root, name FROM present WHERE makes_ids))
 		GROUP BY relid, attname
 	), kept (root, name, sequence, widening) AS (
 		SELECT DISTINCT ON (relid, attname) relid, attname, sequence::text,
-			CASE WHEN seqtypid <> 'bigint'::regtype THEN format('ALTER SEQUENCE %s AS bigint', sequence) END
+			CASE WHEN seqmax < 9223372036854775807 THEN format('ALTER SEQUENCE %s AS bigint MAXVALUE 9223372036854775807', sequence) END
 		FROM sequence JOIN pg_sequence ON seqrelid = sequence WHERE deptype = 'n' AND options.keep_currval
 	)
 	SELECT root, name, CASE WHEN bool_and(makes_ids AND atttypid = 'bigint'::regtype) THEN '{}' ELSE
@@ -826,6 +851,7 @@ CREATE FUNCTION snowflake_adopt.plan(keys snowflake_adopt.key[], options snowfla
 	OUT steps snowflake_adopt.step[], OUT first_id bigint) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET jit = off
+SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 DECLARE
@@ -936,22 +962,22 @@ RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 	UNION ALL
 	SELECT 3, line FROM snowflake_adopt.integer_functions(options.adopted_schema, keys) AS line
 	UNION ALL
-	SELECT 4, format('%s uses sequence %s', user_name, sequence) FROM snowflake_adopt.sequence_users(keys) WHERE NOT options.keep_currval
+	SELECT 4, format('%s uses sequence %s', user_name, sequence) FROM snowflake_adopt.sequence_users(keys)
 	UNION
 	-- a function has the name of a sequence in its text
 	SELECT 4, format('function %s names sequence %s', pg_proc.oid::regprocedure, sequence)
 	FROM snowflake_adopt.sequences(keys) JOIN pg_class ON pg_class.oid = sequence
 		JOIN pg_proc CROSS JOIN LATERAL regexp_split_to_table(prosrc, E'\\W+') AS word ON word = relname::text
-	WHERE NOT options.keep_currval AND probin IS NULL
+	WHERE probin IS NULL
 		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
 	UNION ALL
-	SELECT CASE WHEN what ~ '^(type|no unique index)' THEN 5 ELSE 6 END, format('%s.%I: %s', relid::regclass, attname, what)
+	SELECT CASE WHEN what ~ '^(inherited|type|no unique index)' THEN 5 ELSE 6 END, format('%s.%I: %s', relid::regclass, attname, what)
 	FROM snowflake_adopt.schema_keys(options.adopted_schema)
 	WHERE options.whole_schema AND what <> 'ids'
 $$;
 
 -- What changes besides keys and their types.
-CREATE FUNCTION snowflake_adopt.side_effects(keys snowflake_adopt.key[])
+CREATE FUNCTION snowflake_adopt.side_effects(keys snowflake_adopt.key[], options snowflake_adopt.options)
 RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 	WITH key AS MATERIALIZED (
 		SELECT member.*, attidentity, pg_get_expr(adbin, adrelid) AS expression
@@ -959,7 +985,8 @@ RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 			LEFT JOIN pg_attrdef ON adrelid = relid AND adnum = member.attnum
 	)
 	SELECT 7, format('%s: publication %s', altered.relid::regclass, pubname)
-	FROM snowflake_adopt.altered(ARRAY(SELECT c FROM snowflake_adopt.changes(keys, '{}', true) AS c)) AS altered
+	FROM snowflake_adopt.altered(ARRAY(SELECT c FROM snowflake_adopt.changes(keys,
+			ARRAY(SELECT o FROM snowflake_adopt.other_columns(options, keys) AS o), true) AS c)) AS altered
 		JOIN pg_class ON oid = altered.relid JOIN pg_namespace ON pg_namespace.oid = relnamespace
 		JOIN pg_publication_tables ON schemaname = nspname AND tablename = relname
 	UNION
@@ -980,6 +1007,7 @@ CREATE FUNCTION snowflake_adopt.notes(keys snowflake_adopt.key[], options snowfl
 RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET jit = off
+SET quote_all_identifiers = off
 AS $$
 DECLARE
 	note record;
@@ -993,7 +1021,7 @@ BEGIN
 	END IF;
 	FOR note IN
 		SELECT message, string_agg(line, E'\n' ORDER BY line COLLATE "C") AS lines, hint
-		FROM (SELECT * FROM snowflake_adopt.left_alone(keys, options) UNION ALL SELECT * FROM snowflake_adopt.side_effects(keys)) AS found
+		FROM (SELECT * FROM snowflake_adopt.left_alone(keys, options) UNION ALL SELECT * FROM snowflake_adopt.side_effects(keys, options)) AS found
 			JOIN (VALUES
 			(1, 'columns without a foreign key that seem to refer to keys stay too narrow for snowflake ids',
 				'Set widen_columns to those that do, or to ''{*}'' for all of them.'),
@@ -1001,9 +1029,9 @@ BEGIN
 				'What writes a new id there fails.'),
 			(3, 'functions with integers that seem to be ids have to be changed by hand', 'A new id is out of range there.'),
 			(4, 'sequences of adopted keys are used elsewhere',
-				'What calls nextval() there goes on to make small numbers, and currval() and lastval() fail.'),
+				'What calls nextval() there makes other numbers. Without keep_currval, currval() and lastval() fail.'),
 			(5, 'columns that get their values from a sequence, but are no integer keys, are left alone',
-				'Keys are of type smallint, integer or bigint, and have a unique index.'),
+				'Keys are of type smallint, integer or bigint, have a unique index, and belong to the topmost table.'),
 			(6, 'keys that get their values otherwise are left alone', 'Call snowflake_adopt() for those that are to make ids.'),
 			(7, 'published tables are widened',
 				'Widen the columns of subscribers first: otherwise they fail, and their slots hold back WAL here. Foreign tables and other copies of these have to follow, too.'),
@@ -1101,6 +1129,7 @@ CREATE FUNCTION snowflake_adopt.keys_of(options snowflake_adopt.options)
 RETURNS snowflake_adopt.key[] LANGUAGE SQL STABLE
 SET search_path = pg_catalog, pg_temp
 SET jit = off
+SET quote_all_identifiers = off
 AS $$
 	SELECT ARRAY(SELECT (key.relid, key.attname)::snowflake_adopt.key
 		FROM snowflake_adopt.schema_keys(options.adopted_schema) AS key
@@ -1109,18 +1138,17 @@ AS $$
 		ORDER BY key.relid, key.attname)
 $$;
 
--- Without an open transaction, each step is one.  A procedure that had settings of its own
--- could not commit.
+-- Each step is a transaction.  A procedure that had settings of its own could not commit.
 CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace,
 	dry_run boolean DEFAULT false,
 	drop_sequence boolean DEFAULT false,
 	excluding text[] DEFAULT '{}',
 	widen_columns text[] DEFAULT '{}',
-	keep_currval boolean DEFAULT false)
+	keep_currval boolean DEFAULT false,
+	in_one_transaction boolean DEFAULT false)
 LANGUAGE plpgsql
 AS $$
 DECLARE
-	in_block CONSTANT pg_catalog.bool := pg_catalog.transaction_timestamp() OPERATOR(pg_catalog.<>) pg_catalog.statement_timestamp();
 	options CONSTANT snowflake_adopt.options := ROW(adopted_schema, true, dry_run, true, drop_sequence, keep_currval,
 		widen_columns, excluding, pg_catalog.current_setting('search_path'));
 	keys snowflake_adopt.key[];
@@ -1129,7 +1157,7 @@ DECLARE
 	number pg_catalog.int4 := 0;
 	started pg_catalog.timestamptz;
 BEGIN
-	IF excluding IS NOT NULL THEN
+	IF excluding IS NOT NULL AND in_one_transaction IS NOT NULL THEN
 		keys := snowflake_adopt.keys_of(options);
 	END IF;
 	PERFORM snowflake_adopt.notes(keys, options);
@@ -1139,15 +1167,15 @@ BEGIN
 		RETURN;
 	END IF;
 	RAISE NOTICE 'keys of schema % will be adopted in %', adopted_schema,
-		CASE WHEN in_block THEN 'this transaction' ELSE 'one transaction for each step' END
+		CASE WHEN in_one_transaction THEN 'one transaction' ELSE 'one transaction for each step' END
 		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and those whose foreign keys it checks again.';
-	PERFORM snowflake_adopt.report(planned.steps, planned.first_id, options, in_block);
+	PERFORM snowflake_adopt.report(planned.steps, planned.first_id, options, in_one_transaction);
 	IF dry_run THEN
 		RETURN;
 	END IF;
 	FOREACH step IN ARRAY planned.steps LOOP
-		-- release the locks of the plan, and of the step before
-		IF NOT in_block THEN
+		-- release the locks of the plan, and of the step before; in a transaction block, this fails
+		IF NOT in_one_transaction THEN
 			COMMIT;
 		END IF;
 		started := pg_catalog.clock_timestamp();
@@ -1159,5 +1187,5 @@ BEGIN
 END
 $$;
 
-COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean, text[], text[], boolean) IS
-'do what snowflake_adopt() does for all serial and identity keys of a schema but those to exclude, and widen what refers to them; each step in a transaction of its own, unless one is open';
+COMMENT ON PROCEDURE snowflake_adopt_all(regnamespace, boolean, boolean, text[], text[], boolean, boolean) IS
+'do what snowflake_adopt() does for all serial and identity keys of a schema but those to exclude, and widen what refers to them; each step in a transaction of its own or, for a transaction block, in_one_transaction';

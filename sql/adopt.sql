@@ -322,7 +322,7 @@ CREATE TABLE heirs_of_heirs (FOREIGN KEY (lead) REFERENCES people, UNIQUE (lead)
 CREATE TABLE followers (lead int REFERENCES heirs_of_heirs (lead));
 CREATE TABLE included (code int PRIMARY KEY, n serial, UNIQUE (code) INCLUDE (n));
 SET LOCAL client_min_messages = warning;
-CALL snowflake_adopt_all('whole');
+CALL snowflake_adopt_all('whole', in_one_transaction => true);
 SELECT attrelid::regclass, attname, atttypid::regtype FROM pg_attribute
 WHERE attrelid IN ('heirs'::regclass, 'heirs_of_heirs'::regclass, 'followers'::regclass, 'included'::regclass)
 	AND attnum > 0 ORDER BY attrelid, attnum;
@@ -342,7 +342,7 @@ DROP TABLE shared;
 -- in one transaction, which is rolled back
 SET client_min_messages = warning;
 BEGIN;
-CALL snowflake_adopt_all('whole');
+CALL snowflake_adopt_all('whole', in_one_transaction => true);
 SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()';
 ROLLBACK;
 SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()';
@@ -354,6 +354,9 @@ BEGIN
 	RAISE EXCEPTION '% keys adopted', (SELECT count(*) FROM pg_attrdef WHERE pg_get_expr(adbin, adrelid) = 'snowflake_id()');
 END $$;
 SELECT adopt_whole();
+BEGIN;
+CALL snowflake_adopt_all('whole');
+ROLLBACK;
 DROP FUNCTION adopt_whole;
 
 -- in a transaction for each step; sequences are dropped on request
@@ -625,6 +628,60 @@ EXCEPTION WHEN object_not_in_prerequisite_state THEN
 	RAISE NOTICE '%: %', SQLERRM, hint;
 END $$;
 DROP TABLE late;
+
+-- What only a hostile reader thought of
+CREATE SCHEMA hostile;
+SET search_path = hostile, public;
+CREATE SEQUENCE narrow_ids MAXVALUE 1000;
+CREATE TABLE narrow (id int PRIMARY KEY DEFAULT nextval('narrow_ids'));
+SET client_min_messages = warning;
+CALL snowflake_adopt('narrow', 'id', keep_currval => true);
+RESET client_min_messages;
+INSERT INTO narrow DEFAULT VALUES RETURNING currval('narrow_ids') = id AS same;
+CREATE TABLE lending (id serial PRIMARY KEY);
+CREATE TABLE borrowing (id int PRIMARY KEY DEFAULT nextval('lending_id_seq'));
+CALL snowflake_adopt('lending', 'id', keep_currval => true);
+DROP TABLE borrowing, lending;
+CREATE TABLE whole_rows (id serial PRIMARY KEY);
+CREATE INDEX ON whole_rows ((whole_rows.*));
+CALL snowflake_adopt('whole_rows', 'id', dry_run => true);
+DROP TABLE whole_rows;
+CREATE TABLE circle (id serial PRIMARY KEY);
+CREATE VIEW one_way AS SELECT id FROM circle;
+CREATE VIEW other_way AS SELECT id FROM one_way;
+CREATE OR REPLACE VIEW one_way AS SELECT id FROM circle JOIN other_way USING (id);
+CALL snowflake_adopt('circle', 'id', dry_run => true);
+DROP VIEW one_way CASCADE;
+CREATE VIEW one_way AS SELECT id FROM circle;
+CREATE FUNCTION both_ways() RETURNS SETOF one_way LANGUAGE sql BEGIN ATOMIC SELECT * FROM one_way; END;
+CREATE VIEW of_function AS SELECT * FROM both_ways();
+CALL snowflake_adopt('circle', 'id', dry_run => true);
+DROP TABLE circle CASCADE;
+CREATE TABLE doubled (id serial PRIMARY KEY, twice bigint GENERATED ALWAYS AS (id * 2) STORED);
+CREATE VIEW of_doubled AS SELECT twice FROM doubled;
+CALL snowflake_adopt('doubled', 'id', dry_run => true);
+DROP TABLE doubled CASCADE;
+CREATE TABLE unindexed (id bigint);
+INSERT INTO unindexed SELECT snowflake_last_before(clock_timestamp() + interval '900 ms');
+SET client_min_messages = warning;
+CALL snowflake_adopt('unindexed', 'id');
+RESET client_min_messages;
+INSERT INTO unindexed SELECT RETURNING id > (SELECT max(id) FROM unindexed) AS greater;
+CREATE TABLE by_list (id bigint) PARTITION BY LIST (id);
+CALL snowflake_adopt('by_list', 'id', dry_run => true);
+CREATE TABLE by_expression (id bigint) PARTITION BY RANGE ((id / 1000));
+CALL snowflake_adopt('by_expression', 'id', dry_run => true);
+DROP TABLE unindexed, by_list, by_expression;
+CREATE TABLE base (id int);
+CREATE TABLE derived (id serial PRIMARY KEY) INHERITS (base);
+CREATE DOMAIN one_level AS int;
+CREATE DOMAIN two_levels AS one_level;
+CREATE TABLE domains (narrow_id two_levels);
+CREATE SEQUENCE counter OWNED BY narrow.id;
+SET client_min_messages = notice;
+CALL snowflake_adopt_all('hostile', widen_columns => '{domains.narrow_id}', excluding => '{hostile.base}', drop_sequence => true);
+DROP SCHEMA hostile CASCADE;
+RESET search_path;
 
 -- A role that must not make ids cannot do so by an adoption
 CREATE ROLE regress_snowflake_adopter;

@@ -85,7 +85,9 @@ my $adopt_all = "SET lock_timeout = '200ms'; CALL snowflake_adopt_all('shop')";
 my $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE shop.visits IN ACCESS SHARE MODE');
 sql_fails(
-	[ $node, 'postgres', 'seller' ], "BEGIN; $adopt_all; COMMIT", '55P03',
+	[ $node, 'postgres', 'seller' ],
+	"BEGIN; SET LOCAL lock_timeout = '200ms'; CALL snowflake_adopt_all('shop', in_one_transaction => true); COMMIT",
+	'55P03',
 	'adoption in one transaction is interrupted');
 sql_is(
 	$node, $state, 'clients integer, colors integer, sales integer integer, visits integer integer',

@@ -337,8 +337,9 @@ foreach my $round (1 .. 8)
 }
 wait_for_lines(50_000, map { $_->{ids} } @collectors);
 my $errors = stop_collectors(@collectors);
-delete $errors->{SF004};
-is(join(' ', %$errors), '', 'the only errors are that there is no lease');
+# a lease begins above all that the one before may have been used for, so ids can be ahead
+delete @$errors{ 'SF001', 'SF004' };
+is(join(' ', %$errors), '', 'the only errors are that there is no lease, or that ids are ahead');
 my ($ids, $duplicates) = count_duplicates(@collectors);
 is($duplicates, 0, 'no id is made twice while leases came and went');
 cmp_ok($ids, '>', 50_000, 'many ids were made');

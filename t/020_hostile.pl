@@ -255,7 +255,7 @@ is( functions_of('snowflake_adopt'),
 	join(
 		' ',
 		sort
-		  qw(altered candidates change_problems changes dependents distribution_problems fail find_generator fixed_columns
+		  qw(altered base_type candidates change_problems changes dependents distribution_problems fail find_generator fixed_columns
 		  integer_functions key_problems key_statements keys_of left_alone likely_references lock_tables members
 		  named_columns names_of_rows notes other_columns partition_problems plan report schema_keys sequence_problems sequence_users
 		  sequences
