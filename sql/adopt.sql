@@ -644,7 +644,9 @@ CALL snowflake_adopt('lending', 'id', keep_currval => true);
 DROP TABLE borrowing, lending;
 CREATE TABLE whole_rows (id serial PRIMARY KEY);
 CREATE INDEX ON whole_rows ((whole_rows.*));
+\set VERBOSITY sqlstate
 CALL snowflake_adopt('whole_rows', 'id', dry_run => true);
+\set VERBOSITY default
 DROP TABLE whole_rows;
 CREATE TABLE circle (id serial PRIMARY KEY);
 CREATE VIEW one_way AS SELECT id FROM circle;

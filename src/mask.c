@@ -29,6 +29,7 @@
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 
+#include "compat.h"
 #include "layout.h"
 
 PG_FUNCTION_INFO_V1(snowflake_mask);
