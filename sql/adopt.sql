@@ -681,7 +681,7 @@ CREATE DOMAIN two_levels AS one_level;
 CREATE TABLE domains (narrow_id two_levels);
 CREATE SEQUENCE counter OWNED BY narrow.id;
 SET client_min_messages = notice;
-CALL snowflake_adopt_all('hostile', widen_columns => '{domains.narrow_id}', excluding => '{hostile.base}', drop_sequence => true);
+CALL snowflake_adopt_all('hostile', widen_columns => '{domains.narrow_id}', excluding => '{hostile.base}', drop_sequence => true, dry_run => true);
 DROP SCHEMA hostile CASCADE;
 RESET search_path;
 
