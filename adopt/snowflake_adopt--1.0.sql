@@ -796,9 +796,9 @@ RETURNS TABLE (relid oid, attname name, defaults text[], sequences text[]) LANGU
 		SELECT relid, attname, array_agg(format(CASE WHEN options.drop_sequence THEN 'DROP SEQUENCE %s' ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END,
 			sequence) ORDER BY sequence)
 		FROM sequence
-		-- not one that the default does not use, unless an interrupted call has set it
+		-- but one beside that of the default
 		WHERE deptype = 'a' AND (sequence IN (SELECT used.sequence FROM sequence AS used WHERE used.deptype = 'n')
-			OR (relid, attname) IN (SELECT root, name FROM present WHERE makes_ids))
+			OR (relid, attname) NOT IN (SELECT used.relid, used.attname FROM sequence AS used WHERE used.deptype = 'n'))
 		GROUP BY relid, attname
 	), kept (root, name, sequence, widening) AS (
 		SELECT DISTINCT ON (relid, attname) relid, attname, sequence::text,
