@@ -115,6 +115,12 @@ INSERT INTO sales (client) SELECT max(id) FROM clients; SELECT max(client) = max
 # each step locks only what it changes, and references to that
 sql($node, 'CREATE TABLE shop.first (id serial PRIMARY KEY); CREATE TABLE shop.second (id serial PRIMARY KEY);
 CREATE TABLE shop.third (id serial PRIMARY KEY); ALTER SCHEMA shop OWNER TO CURRENT_USER');
+sql_is(
+	$node, q{
+BEGIN;
+CALL snowflake_adopt_all('shop', dry_run => true);
+SELECT count(*) FROM pg_locks WHERE pid = pg_backend_pid() AND relation >= 16384}, 0, 'a plan keeps no locks on tables'
+);
 $locker = $node->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE shop.second IN ACCESS SHARE MODE');
 my $adopter = $node->background_psql('postgres');
