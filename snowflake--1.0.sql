@@ -688,28 +688,6 @@ END;
 COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
 'the partitions that lie wholly before an instant, but those that may hold ids from before a conversion, which have no time: without a lower bound, or with one below the first second after the epoch';
 
--- LOCK TABLE goes by name, and waits for a transaction that gives the name to another
--- table.
-CREATE FUNCTION snowflake_internal.lock_table(locked regclass, statement text)
-RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	name CONSTANT text := locked;
-BEGIN
-	EXECUTE format(statement, name);
-	IF to_regclass(name) IS DISTINCT FROM locked THEN
-		RAISE serialization_failure USING
-			MESSAGE = format('table %s was renamed by a concurrent transaction', name),
-			HINT = 'Try again.';
-	END IF;
-END
-$$;
-
-COMMENT ON FUNCTION snowflake_internal.lock_table(regclass, text) IS
-'run a LOCK TABLE with the name of a table in place of %s; an error if it was renamed meanwhile';
-
 -- A step is a number of months, of days or of seconds; the others are 0.
 CREATE FUNCTION snowflake_internal.step_parts(step interval,
 	OUT months bigint,
@@ -831,6 +809,7 @@ AS $$
 DECLARE
 	callers_path CONSTANT pg_catalog.text := pg_catalog.current_setting('search_path');
 	own_path CONSTANT pg_catalog.text := pg_catalog.set_config('search_path', 'pg_catalog, pg_temp', true);
+	locked CONSTANT pg_catalog.text := parent;
 	present_first bigint[];
 	present_last bigint[];
 	owner_schema pg_catalog.text;
@@ -864,8 +843,14 @@ BEGIN
 	PERFORM FROM snowflake_internal.partition_ranges(step, lower_bound, upper_bound, time_zone, layout) LIMIT 1;
 
 	-- Take the lock that ATTACH PARTITION needs before looking at the table and its
-	-- present partitions.
-	PERFORM snowflake_internal.lock_table(parent, 'LOCK TABLE ONLY %s IN SHARE UPDATE EXCLUSIVE MODE');
+	-- present partitions.  It goes by name, and waits for a transaction that gives the name to
+	-- another table.
+	EXECUTE 'LOCK TABLE ONLY ' || locked || ' IN SHARE UPDATE EXCLUSIVE MODE';
+	IF to_regclass(locked) IS DISTINCT FROM parent THEN
+		RAISE serialization_failure USING
+			MESSAGE = format('table %s was renamed by a concurrent transaction', locked),
+			HINT = 'Try again.';
+	END IF;
 	-- partitioned tables can have an access method from 17 on
 	SELECT class.relnamespace::regnamespace,
 		nullif(pg_get_userbyid(class.relowner), current_user), class.relname,

@@ -104,6 +104,17 @@ RETURNS TABLE (root oid, name name, relid oid, attnum smallint) LANGUAGE SQL STA
 		CROSS JOIN LATERAL (SELECT attnum FROM pg_attribute WHERE attrelid = member AND attname = key.attname AND attnum > 0 OFFSET 0) AS attribute
 $$;
 
+-- The type below domains.
+CREATE FUNCTION snowflake_adopt.base_type(type oid)
+RETURNS oid LANGUAGE SQL STABLE AS $$
+	WITH RECURSIVE level (oid, typbasetype) AS (
+		SELECT oid, typbasetype FROM pg_type WHERE oid = type
+		UNION ALL
+		SELECT pg_type.oid, pg_type.typbasetype FROM level JOIN pg_type ON pg_type.oid = level.typbasetype
+	)
+	SELECT oid FROM level WHERE typbasetype = 0
+$$;
+
 -- Other columns, those that refer to these or to keys, or to such columns in turn, and
 -- keys on request, if they are too narrow; in the topmost tables.
 CREATE FUNCTION snowflake_adopt.changes(keys snowflake_adopt.key[], others snowflake_adopt.key[], with_keys boolean)
@@ -112,8 +123,8 @@ SET enable_nestloop = off
 AS $$
 	WITH RECURSIVE key_column (relid, attnum) AS MATERIALIZED (
 		SELECT relid, attnum FROM snowflake_adopt.members(keys)
-	), whole_number (attrelid, attnum, attname, atttypid) AS MATERIALIZED (
-		SELECT attrelid, attnum, attname, atttypid
+	), whole_number (attrelid, attnum, attname, atttypid, typtype) AS MATERIALIZED (
+		SELECT attrelid, attnum, attname, atttypid, typtype
 		FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
 		WHERE attnum > 0 AND (typtype = 'd' OR atttypid = ANY ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[]))
 	), edge (relid, attnum, next_relid, next_attnum) AS MATERIALIZED (
@@ -134,13 +145,11 @@ AS $$
 		SELECT attrelid, attnum FROM unnest(others) AS other JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = other.attname
 		UNION
 		SELECT next_relid, next_attnum FROM linked JOIN edge USING (relid, attnum)
-	), typed (relid, attname, typid) AS (
-		SELECT relid, attname, atttypid
+	), typed (relid, attname, typid) AS MATERIALIZED (
+		-- a domain may be what makes a column too narrow
+		SELECT relid, attname, CASE typtype WHEN 'd' THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
 		FROM linked JOIN whole_number ON attrelid = relid AND whole_number.attnum = linked.attnum
 		WHERE (relid, linked.attnum) NOT IN (SELECT * FROM key_column)
-		UNION
-		-- a domain may be what makes a column too narrow
-		SELECT relid, attname, typbasetype FROM typed JOIN pg_type ON pg_type.oid = typid AND typtype = 'd'
 	)
 	SELECT relid, attname, CASE WHEN typid = ANY ('{smallint,integer}'::regtype[]) THEN 'bigint' ELSE 'bigint[]' END
 	FROM typed
@@ -151,17 +160,6 @@ AS $$
 	SELECT attrelid, whole_number.attname, 'bigint'
 	FROM unnest(keys) AS key JOIN whole_number ON attrelid = relid AND whole_number.attname = key.attname
 	WHERE with_keys AND atttypid <> 'bigint'::regtype
-$$;
-
--- The type below domains.
-CREATE FUNCTION snowflake_adopt.base_type(type oid)
-RETURNS oid LANGUAGE SQL STABLE AS $$
-	WITH RECURSIVE level (oid, typbasetype) AS (
-		SELECT oid, typbasetype FROM pg_type WHERE oid = type
-		UNION ALL
-		SELECT pg_type.oid, pg_type.typbasetype FROM level JOIN pg_type ON pg_type.oid = level.typbasetype
-	)
-	SELECT oid FROM level WHERE typbasetype = 0
 $$;
 
 -- All columns whose type changes, with the clause of an ALTER TABLE of that table alone.
@@ -208,16 +206,28 @@ BEGIN
 END
 $$;
 
+CREATE FUNCTION snowflake_adopt.users_schemas()
+RETURNS SETOF oid LANGUAGE SQL STABLE AS $$
+	SELECT oid FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$|snowflake_(internal|sql|adopt)$)'
+$$;
+
 -- All tables, foreign tables and composite types but those of the system and of
 -- extensions.
 CREATE FUNCTION snowflake_adopt.users_tables()
 RETURNS SETOF pg_class LANGUAGE SQL STABLE AS $$
-	SELECT pg_class.*
-	FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace
+	SELECT *
+	FROM pg_class
 	WHERE relkind IN ('r', 'p', 'f', 'c') AND relpersistence <> 't'
-		AND nspname !~ '^(pg_|information_schema$|snowflake_(internal|sql|adopt)$)'
-		AND NOT EXISTS (SELECT FROM pg_depend
-			WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')
+		AND relnamespace IN (SELECT snowflake_adopt.users_schemas())
+		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')
+$$;
+
+CREATE FUNCTION snowflake_adopt.users_functions()
+RETURNS SETOF pg_proc LANGUAGE SQL STABLE AS $$
+	SELECT *
+	FROM pg_proc
+	WHERE pronamespace IN (SELECT snowflake_adopt.users_schemas())
+		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
 $$;
 
 -- Columns of a schema that get their values from a sequence, and keys with other defaults
@@ -260,6 +270,11 @@ $$;
 -- References that have no foreign key, by their names, comments and use
 --
 
+CREATE FUNCTION snowflake_adopt.snake_case(name text)
+RETURNS text LANGUAGE SQL IMMUTABLE AS $$
+	SELECT lower(regexp_replace(name, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g'))
+$$;
+
 -- A name, and what is left of it after each underscore.
 CREATE FUNCTION snowflake_adopt.suffixes(name text)
 RETURNS TABLE (suffix text, number bigint) LANGUAGE SQL IMMUTABLE AS $$
@@ -273,7 +288,7 @@ CREATE FUNCTION snowflake_adopt.names_of_rows(keys snowflake_adopt.key[])
 RETURNS TABLE (relid oid, schema oid, suffix text, number bigint, is_key boolean) LANGUAGE SQL STABLE AS $$
 	SELECT DISTINCT class.oid, relnamespace, part.suffix, part.number, class.oid IN (SELECT key.relid FROM unnest(keys) AS key)
 	FROM snowflake_adopt.users_tables() AS class
-		CROSS JOIN LATERAL lower(regexp_replace(relname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
+		CROSS JOIN LATERAL snowflake_adopt.snake_case(relname) AS snake
 		CROSS JOIN LATERAL (VALUES (snake), (regexp_replace(snake, 's$', '')), (regexp_replace(snake, 'es$', '')),
 			(regexp_replace(snake, 'ies$', 'y')), (regexp_replace(snake, 'people$', 'person')),
 			(regexp_replace(snake, 'children$', 'child'))) AS singular (stem)
@@ -285,10 +300,10 @@ $$;
 -- types, which refer to nothing by a foreign key.
 CREATE FUNCTION snowflake_adopt.candidates(keys snowflake_adopt.key[])
 RETURNS TABLE (relid oid, schema oid, attnum smallint, attname name, snake text, is_fixed boolean, has_values boolean) LANGUAGE SQL STABLE AS $$
-	SELECT attrelid, relnamespace, attnum, attname, name, relkind IN ('f', 'c') OR typtype = 'r', atthasdef OR attidentity <> ''
+	SELECT attrelid, relnamespace, attnum, attname, snake, relkind IN ('f', 'c') OR typtype = 'r', atthasdef OR attidentity <> ''
 	FROM snowflake_adopt.users_tables() AS class JOIN pg_attribute ON attrelid = class.oid
 		JOIN pg_type ON pg_type.oid = atttypid
-		CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS name
+		CROSS JOIN LATERAL snowflake_adopt.snake_case(attname) AS snake
 	WHERE attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND NOT relispartition
 		AND CASE typtype WHEN 'd' THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
 			= ANY ('{smallint,integer,smallint[],integer[],int4range,int4range[]}'::regtype[])
@@ -327,17 +342,17 @@ RETURNS TABLE (relid oid, attname name, refers_to oid, reason text, is_fixed boo
 		FROM word JOIN key_table ON lower(relname) = word
 		UNION ALL
 		-- "people__history" for "people"
-		SELECT candidate.relid, candidate.attname, key_table.relid, format('like %s.%I', key_table.relid::regclass, key_table.attname), 4
+		SELECT candidate.relid, candidate.attname, key_table.relid, format('like %s.%I', key_table.relid::regclass, key_table.attname), 3
 		FROM candidate JOIN key_table ON candidate.attname = key_table.attname AND schema = relnamespace AND NOT has_values
 			JOIN pg_class AS copy ON copy.oid = candidate.relid AND copy.relname ~~ ('%' || key_table.relname || '%')
 		UNION ALL
-		SELECT relid, attname, NULL, format('beside %I', type_name), 5
+		SELECT relid, attname, NULL, format('beside %I', type_name), 4
 		FROM candidate CROSS JOIN LATERAL (VALUES (regexp_replace(attname, '_?[iI]d$', '_type')),
 			(regexp_replace(attname, '_?[iI]d$', 'Type'))) AS pair (type_name)
 		WHERE candidate.schema = adopted_schema AND snake ~ '_id$' AND EXISTS (SELECT FROM pg_attribute AS other
 			WHERE other.attrelid = candidate.relid AND other.attname = type_name AND NOT attisdropped)
 		UNION ALL
-		SELECT relid, attname, NULL, format('name has %s', substring(snake FROM '_u?ids?$|_fk$|^fk_|_from$')), 6
+		SELECT relid, attname, NULL, format('name has %s', substring(snake FROM '_u?ids?$|_fk$|^fk_|_from$')), 5
 		FROM candidate
 		WHERE candidate.schema = adopted_schema AND snake ~ '_u?ids?$|_fk$|^fk_|^(inherited|copied|moved|derived)_from$'
 			AND (relid, attname) NOT IN (SELECT relid, attname FROM named WHERE is_exact AND NOT is_key)
@@ -345,6 +360,14 @@ RETURNS TABLE (relid oid, attname name, refers_to oid, reason text, is_fixed boo
 	SELECT DISTINCT ON (relid, attname) relid, attname, refers_to, reason, is_fixed
 	FROM found JOIN candidate USING (relid, attname)
 	ORDER BY relid, attname, rank, refers_to, reason
+$$;
+
+-- The columns that a caller has named in excluding, and those of the tables.
+CREATE FUNCTION snowflake_adopt.excluded_columns(options snowflake_adopt.options)
+RETURNS SETOF snowflake_adopt.key LANGUAGE SQL STABLE AS $$
+	SELECT relid, pg_attribute.attname
+	FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS named
+		JOIN pg_attribute ON attrelid = relid AND coalesce(named.attname, pg_attribute.attname) = pg_attribute.attname
 $$;
 
 -- The columns that a caller has named in widen_columns; "*" stands for those that seem to
@@ -357,8 +380,7 @@ RETURNS SETOF snowflake_adopt.key LANGUAGE SQL STABLE AS $$
 	FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference JOIN pg_class ON pg_class.oid = reference.relid
 	WHERE '*' = ANY (options.widen_columns) AND NOT is_fixed AND (options.whole_schema OR refers_to IS NOT NULL)
 		AND (relnamespace = options.adopted_schema OR pg_has_role(relowner, 'USAGE'))
-		AND NOT EXISTS (SELECT FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS excluded
-			WHERE excluded.relid = reference.relid AND coalesce(excluded.attname, reference.attname) = reference.attname)
+		AND (reference.relid, reference.attname) NOT IN (SELECT relid, attname FROM snowflake_adopt.excluded_columns(options))
 $$;
 
 -- SQL and PL/pgSQL functions with integers that seem to be ids of a schema; of other schemas,
@@ -366,10 +388,8 @@ $$;
 CREATE FUNCTION snowflake_adopt.integer_functions(adopted_schema oid, keys snowflake_adopt.key[])
 RETURNS SETOF text LANGUAGE SQL STABLE AS $$
 	WITH function AS MATERIALIZED (
-		SELECT pg_proc.oid, pronamespace, concat_ws(E'\n', pg_get_function_arguments(pg_proc.oid), prosrc) AS source
-		FROM pg_proc JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
-			JOIN pg_namespace ON pg_namespace.oid = pronamespace AND nspname !~ '^(pg_|information_schema$|snowflake_(internal|sql|adopt)$)'
-		WHERE NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
+		SELECT function.oid, pronamespace, concat_ws(E'\n', pg_get_function_arguments(function.oid), prosrc) AS source
+		FROM snowflake_adopt.users_functions() AS function JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
 	)
 	SELECT format('%s: %s', oid::regprocedure, string_agg(DISTINCT found[1], ', '))
 	FROM function CROSS JOIN LATERAL regexp_matches(source,
@@ -706,9 +726,8 @@ END
 $$;
 
 -- New ids of all sessions are greater than ids from a minute ago; above those, an advance
--- makes sure.  If no index helps, a locked table is not read: what
--- was added since the first look came from the sequence.  Each table is read in a
--- subtransaction, which gives its locks back.
+-- makes sure.  If no index helps, a locked table is not read: what was added since the first look
+-- came from the sequence.  Each table is read in a subtransaction, which gives its locks back.
 CREATE FUNCTION snowflake_adopt.value_problems(keys snowflake_adopt.key[], generator snowflake_adopt.generator,
 	options snowflake_adopt.options, is_locked boolean,
 	OUT problems snowflake_adopt.problem[], OUT greatest_id bigint) LANGUAGE plpgsql
@@ -845,10 +864,10 @@ RETURNS SETOF snowflake_adopt.step LANGUAGE SQL STABLE AS $$
 	SELECT array_to_string(sequences, '; '), relid, NULL, sequences FROM statement WHERE sequences <> '{}'
 $$;
 
--- The steps of an adoption, and the first id that has a time; an error if anything is in the
--- way.
+-- The steps of an adoption, a new id, and the first id that has a time; an error if anything
+-- is in the way.
 CREATE FUNCTION snowflake_adopt.plan(keys snowflake_adopt.key[], options snowflake_adopt.options,
-	OUT steps snowflake_adopt.step[], OUT first_id bigint) LANGUAGE plpgsql
+	OUT steps snowflake_adopt.step[], OUT new_id bigint, OUT first_id bigint) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 SET jit = off
 SET quote_all_identifiers = off
@@ -883,6 +902,7 @@ BEGIN
 		problems := ARRAY(SELECT p FROM snowflake_adopt.trial_problems(label, changes, options.callers_path) AS p);
 	END IF;
 	PERFORM snowflake_adopt.fail(problems, options);
+	new_id := generator.new_id;
 	steps := ARRAY(SELECT s FROM snowflake_adopt.steps(keys, changes, options, generator) AS s);
 	IF valued.greatest_id > 0 THEN
 		EXECUTE format('SELECT %1$s.snowflake_first_from(%1$s.snowflake_timestamp($1) + tick) FROM %1$s.snowflake_capacity()', generator.home)
@@ -965,11 +985,10 @@ RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 	SELECT 4, format('%s uses sequence %s', user_name, sequence) FROM snowflake_adopt.sequence_users(keys)
 	UNION
 	-- a function has the name of a sequence in its text
-	SELECT 4, format('function %s names sequence %s', pg_proc.oid::regprocedure, sequence)
+	SELECT 4, format('function %s names sequence %s', function.oid::regprocedure, sequence)
 	FROM snowflake_adopt.sequences(keys) JOIN pg_class ON pg_class.oid = sequence
-		JOIN pg_proc CROSS JOIN LATERAL regexp_split_to_table(prosrc, E'\\W+') AS word ON word = relname::text
+		JOIN snowflake_adopt.users_functions() AS function CROSS JOIN LATERAL regexp_split_to_table(prosrc, E'\\W+') AS word ON word = relname::text
 	WHERE probin IS NULL
-		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
 	UNION ALL
 	SELECT CASE WHEN what ~ '^(inherited|type|no unique index)' THEN 5 ELSE 6 END, format('%s.%I: %s', relid::regclass, attname, what)
 	FROM snowflake_adopt.schema_keys(options.adopted_schema)
@@ -1048,7 +1067,7 @@ END
 $$;
 
 -- Give notice of the steps, of their locks if they are one transaction, and of the new ids.
-CREATE FUNCTION snowflake_adopt.report(steps snowflake_adopt.step[], first_id bigint, options snowflake_adopt.options, in_block boolean)
+CREATE FUNCTION snowflake_adopt.report(steps snowflake_adopt.step[], new_id bigint, first_id bigint, options snowflake_adopt.options, in_block boolean)
 RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
@@ -1079,7 +1098,7 @@ BEGIN
 			USING DETAIL = 'Older ids were made before the conversion, and say nothing about time.',
 			HINT = format('Where times of ids are read, add the condition id >= %s.', first_id);
 	END IF;
-	IF options.dry_run AND (snowflake_adopt.find_generator()).new_id > 9007199254740991 THEN
+	IF options.dry_run AND new_id > 9007199254740991 THEN
 		RAISE NOTICE 'new ids are greater than 2^53'
 			USING HINT = 'Programs in JavaScript have to read them as text or as BigInt. If they cannot, choose the layout js53 before the conversion.';
 	END IF;
@@ -1109,7 +1128,7 @@ BEGIN
 		RAISE NOTICE 'column %.% already makes snowflake ids, skipping', adopted, pg_catalog.quote_ident(column_name);
 		RETURN;
 	END IF;
-	PERFORM snowflake_adopt.report(planned.steps, planned.first_id, options, true);
+	PERFORM snowflake_adopt.report(planned.steps, planned.new_id, planned.first_id, options, true);
 	IF dry_run THEN
 		RETURN;
 	END IF;
@@ -1133,8 +1152,7 @@ SET quote_all_identifiers = off
 AS $$
 	SELECT ARRAY(SELECT (key.relid, key.attname)::snowflake_adopt.key
 		FROM snowflake_adopt.schema_keys(options.adopted_schema) AS key
-		WHERE what = 'ids' AND NOT EXISTS (SELECT FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS excluded
-			WHERE excluded.relid = key.relid AND coalesce(excluded.attname, key.attname) = key.attname)
+		WHERE what = 'ids' AND (key.relid, key.attname) NOT IN (SELECT relid, attname FROM snowflake_adopt.excluded_columns(options))
 		ORDER BY key.relid, key.attname)
 $$;
 
@@ -1169,7 +1187,7 @@ BEGIN
 	RAISE NOTICE 'keys of schema % will be adopted in %', adopted_schema,
 		CASE WHEN in_one_transaction THEN 'one transaction' ELSE 'one transaction for each step' END
 		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and those whose foreign keys it checks again.';
-	PERFORM snowflake_adopt.report(planned.steps, planned.first_id, options, in_one_transaction);
+	PERFORM snowflake_adopt.report(planned.steps, planned.new_id, planned.first_id, options, in_one_transaction);
 	IF dry_run THEN
 		RETURN;
 	END IF;

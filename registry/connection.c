@@ -4,8 +4,9 @@
  *	  The lease worker's connection to the registry.
  *
  * Only one thing here waits for long: libpq looks up the name of a host for
- * as long as the resolver takes, and no signal ends that.  Meanwhile the lease
- * goes on, but a server that is being stopped waits.  Addresses need no look-up.
+ * as long as the resolver takes, and no signal ends that.  Meanwhile the
+ * lease goes on, but a server that is being stopped waits.  Addresses need no
+ * look-up.
  *
  *-------------------------------------------------------------------------
  */
@@ -129,7 +130,6 @@ time_left(instr_time start)
 static bool
 wait_for_socket(int event, instr_time start)
 {
-	int			awaited = WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH | event;
 	int			occurred = 0;
 
 	while (!(occurred & event))
@@ -138,8 +138,10 @@ wait_for_socket(int event, instr_time start)
 
 		if (left <= 0)
 			return false;
-		occurred = WaitLatchOrSocket(MyLatch, awaited, PQsocket(connection),
-									 left, PG_WAIT_EXTENSION);
+		occurred = WaitLatchOrSocket(MyLatch, event | WL_LATCH_SET |
+									 WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+									 PQsocket(connection), left,
+									 PG_WAIT_EXTENSION);
 		if (occurred & WL_LATCH_SET)
 			ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();

@@ -55,7 +55,7 @@ typedef struct MaskMac
 	EVP_CIPHER_CTX *aes;
 	uint8		value[BLOCK_SIZE];
 	uint8		last[BLOCK_SIZE];
-}			MaskMac;
+} MaskMac;
 
 /* AES with the key of the call before. */
 typedef struct MaskKey
@@ -138,7 +138,7 @@ mask_get_aes(FunctionCallInfo fcinfo)
 
 /* Add a block to a CBC-MAC. */
 static void
-mask_add_block(MaskMac * mac, const uint8 *block)
+mask_add_block(MaskMac *mac, const uint8 *block)
 {
 	int			length;
 
@@ -150,7 +150,7 @@ mask_add_block(MaskMac * mac, const uint8 *block)
 
 /* Begin a CBC-MAC.  Zeros, the round and the half fill the tweak's last block. */
 static void
-mask_begin(MaskMac * mac, const uint8 *tweak, uint32 length)
+mask_begin(MaskMac *mac, const uint8 *tweak, uint32 length)
 {
 	/* version, method, networks, radix, rounds, bits, bytes of the tweak */
 	const uint8 parameters[BLOCK_SIZE] = {

@@ -247,7 +247,7 @@ is( functions_of('snowflake'),
 	join(
 		' ',
 		sort
-		  qw(check_partitioned keep_undated layout lock_table partition_bounds partition_grid partition_ranges step_parts version),
+		  qw(check_partitioned keep_undated layout partition_bounds partition_grid partition_ranges step_parts version),
 		keys %calls),
 	'the test calls all functions of the extension');
 sql([ $node, $database ], 'CREATE EXTENSION snowflake_adopt');
@@ -255,12 +255,12 @@ is( functions_of('snowflake_adopt'),
 	join(
 		' ',
 		sort
-		  qw(altered base_type candidates change_problems changes dependents distribution_problems fail find_generator fixed_columns
+		  qw(altered base_type candidates change_problems changes dependents distribution_problems excluded_columns fail find_generator fixed_columns
 		  integer_functions key_problems key_statements keys_of left_alone likely_references lock_tables members
 		  named_columns names_of_rows notes other_columns partition_problems plan report schema_keys sequence_problems sequence_users
 		  sequences
-		  side_effects snowflake_adopt snowflake_adopt_all steps suffixes take trees trial_problems users_tables value_problems)
-	),
+		  side_effects snake_case snowflake_adopt snowflake_adopt_all steps suffixes take trees trial_problems
+		  users_functions users_schemas users_tables value_problems)),
 	'and of the one that converts tables');
 
 sql([ $node, $database ], $tables);
