@@ -1,11 +1,12 @@
 // Print rates in Java: measure, source of the ids, ids or rows per second.
 //
-// usage: java Blocks ROUNDS, with doc/clients/java in the class path
+// usage: java Blocks ROUNDS, with the classes of clients/java in the class path
 import java.sql.*;
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.LongSupplier;
 import org.postgresql.ds.PGSimpleDataSource;
+import snowflake.*;
 
 public class Blocks {
     interface Work {

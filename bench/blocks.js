@@ -2,9 +2,9 @@
 //
 // usage: node blocks.js DIRECTORY ROUNDS
 //
-// DIRECTORY is doc/clients, which has snowflake_ids.js.
+// DIRECTORY is clients/node.
 const { Client } = require('pg');
-const { SnowflakeIds } = require(`${process.argv[2]}/snowflake_ids.js`);
+const { SnowflakeIds } = require(process.argv[2]);
 const rounds = Number(process.argv[3]);
 
 async function measure(way, count, next) {

@@ -2,7 +2,7 @@
 #
 # usage: blocks.py DIRECTORY ROUNDS
 #
-# DIRECTORY is doc/clients, which has snowflake_ids.py.
+# DIRECTORY is clients/python.
 import sys
 import time
 

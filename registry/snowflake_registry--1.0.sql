@@ -340,8 +340,8 @@ RETURNS text
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
-	SELECT regexp_replace(layout, '( (lane|sequence|tag):[0-9]+)+(?= tick:|$)', format(' below:%s', sum(bits[1]::integer)))
-	FROM regexp_matches(substring(layout FROM '((?: (?:lane|sequence|tag):[0-9]+)+)(?: tick:|$)'), ':([0-9]+)', 'g') AS bits
+	SELECT regexp_replace(layout, '( (lane|sequence|tag):[0-9]+)+(?= tick:)', format(' below:%s', sum(bits[1]::integer)))
+	FROM regexp_matches(substring(layout FROM '((?: (?:lane|sequence|tag):[0-9]+)+) tick:'), ':([0-9]+)', 'g') AS bits
 $$;
 
 REVOKE EXECUTE ON FUNCTION snowflake_registry.fields_of_servers(text) FROM PUBLIC;
@@ -369,6 +369,13 @@ BEGIN
 	IF holder IS NULL OR instance IS NULL OR layout IS NULL OR worker_ids IS NULL OR worker_ids < 1 THEN
 		RAISE invalid_parameter_value USING
 			MESSAGE = 'holder, instance, layout and number of worker ids must be specified for a lease';
+	END IF;
+	-- the first one becomes that of the registry, which refuses all others
+	IF layout !~ '^time:[0-9]+( [a-z]+:[0-9]+)* tick:[0-9]+(us|ms|s) epoch:[0-9T:.-]+Z$' THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('invalid layout for a lease: "%s"', layout),
+			DETAIL = 'A lease needs all fields of the layout, its tick and its epoch.',
+			HINT = 'Take the text from the column "layout" of snowflake_capacity().';
 	END IF;
 
 	-- grant one lease at a time

@@ -7,7 +7,7 @@ SELECT history = snowflake_registry.own_history() AS is_known FROM snowflake_reg
 -- leases in these tests expire only where they are made to
 UPDATE snowflake_registry.registry SET max_lease = '1 day';
 
-\set layout '''time:41 worker:2 sequence:12'''
+\set layout '''time:41 worker:2 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z'''
 \set a '''00000000-0000-0000-0000-00000000000a'''
 \set b '''00000000-0000-0000-0000-00000000000b'''
 \set c '''00000000-0000-0000-0000-00000000000c'''
@@ -117,11 +117,11 @@ UPDATE snowflake_registry.registry SET max_lease = '1 day';
 SELECT snowflake_registry.acquire('d', :d, :layout, 8, clock_timestamp(), '1 hour');
 -- but not one that divides the lowest bits in another way
 SELECT layout, snowflake_registry.fields_of_servers(layout) FROM unnest(ARRAY[:layout,
-	'time:41 worker:2 lane:2 sequence:10', 'time:41 worker:2 sequence:8 tag:4', 'time:41 worker:2 sequence:12 tick:1ms epoch:0',
-	'time:41 lane:2 worker:2 sequence:12 tick:1ms', 'time:39 sequence:8 worker:16 tick:10ms', 'time:41 worker:2']) AS layout;
+	'time:41 worker:2 lane:2 sequence:10 tick:1ms epoch:2026-01-01T00:00:00Z', 'time:41 worker:2 sequence:8 tag:4 tick:1ms', 'time:41 worker:2 sequence:12 tick:1ms epoch:0',
+	'time:41 lane:2 worker:2 sequence:12 tick:1ms', 'time:39 sequence:8 worker:16 tick:10ms', 'time:41 worker:2 tick:1ms']) AS layout;
 \set VERBOSITY sqlstate
-SELECT snowflake_registry.acquire('d', :d, 'time:41 worker:2 lane:2 sequence:11', 4, clock_timestamp(), '1 hour');
-SELECT count(*) FROM snowflake_registry.acquire('d', :d, 'time:41 worker:2 lane:2 sequence:10', 4, clock_timestamp(), '1 second');
+SELECT snowflake_registry.acquire('d', :d, 'time:41 worker:2 lane:2 sequence:11 tick:1ms epoch:2026-01-01T00:00:00Z', 4, clock_timestamp(), '1 hour');
+SELECT count(*) FROM snowflake_registry.acquire('d', :d, 'time:41 worker:2 lane:2 sequence:10 tick:1ms epoch:2026-01-01T00:00:00Z', 4, clock_timestamp(), '1 second');
 SELECT snowflake_registry.acquire('d', :d, 'twitter', 1024, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire(NULL, :d, :layout, 4, clock_timestamp(), '1 hour');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '0');

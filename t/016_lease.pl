@@ -386,7 +386,7 @@ $alone->stop;
 my $lagging = new_registry('first');
 $lagging->backup('unused');
 my $acquire =
-  "SELECT ends FROM snowflake_registry.acquire('server', gen_random_uuid(), 'layout', 4, clock_timestamp(), '1 min')";
+  "SELECT ends FROM snowflake_registry.acquire('server', gen_random_uuid(), 'time:41 worker:2 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z', 4, clock_timestamp(), '1 min')";
 $ends = sql($lagging, $acquire);
 
 # a renewal waits for others no longer than a server waits for it

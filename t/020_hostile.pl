@@ -515,7 +515,8 @@ my $lease =
   'SELECT settings.layout, settings.worker_ids, settings.max_lease, lease FROM snowflake_registry.registry AS settings, snowflake_registry.lease';
 sql([ $node, $database ], "UPDATE snowflake_registry.registry SET max_lease = '3 minutes'");
 sql([ $node, $database, 'server' ],
-	"SELECT snowflake_registry.acquire('a', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')");
+	"SELECT snowflake_registry.acquire('a', gen_random_uuid(), 'time:41 worker:10 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z', 1024, now(), '1 minute')"
+);
 $lease = [ $lease, sql([ $node, $database ], $lease) ];
 command_ok([ 'pg_dump', '--dbname', $node->connstr($database), '--file', $dump ], 'a registry can be dumped');
 my @restore = ('psql', '--no-psqlrc', '--quiet', '--set=ON_ERROR_STOP=1', '--output=/dev/null', '--file', $dump);
@@ -529,7 +530,8 @@ command_ok([ @restore, '--dbname', $node->connstr('restored') ], 'but can be res
 sql_is([ $node, 'restored' ], $lease->[0], $lease->[1], 'with its settings and leases');
 sql_is(
 	[ $node, 'restored', 'server' ],
-	"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), 'twitter', 1024, now(), '1 minute')", 1,
+	"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), 'time:41 worker:10 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z', 1024, now(), '1 minute')",
+	1,
 	'and its privileges');
 $node->safe_psql('restored', 'DROP EXTENSION snowflake_registry');
 sql_is(
@@ -538,6 +540,7 @@ sql_is(
 
 # functions, operators and types planted in the same database
 my $uuid = q{'00000000-0000-0000-0000-00000000000a'::pg_catalog.uuid};
+my $leased_layout = q{'time:41 worker:2 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z'::pg_catalog.text};
 my @registry_statements = (
 	'INSERT INTO snowflake_registry.registry DEFAULT VALUES',
 	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",
@@ -545,8 +548,8 @@ my @registry_statements = (
 	'SELECT * FROM snowflake_registry.commit_synchronously()',
 	"SELECT * FROM snowflake_registry.limit_wait('1 second'::interval)",
 	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
-	"SELECT * FROM snowflake_registry.fields_of_servers($layout)",
-	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
+	"SELECT * FROM snowflake_registry.fields_of_servers($leased_layout)",
+	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $leased_layout, 4::bigint, $clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.renew(0::bigint, $uuid, $later, $clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.release(0::bigint, $uuid, $clock)",
 	"SELECT * FROM snowflake_registry.reserve(1::bigint, 'b'::pg_catalog.text)",
@@ -555,7 +558,7 @@ my @registry_statements = (
 	'SELECT * FROM snowflake_registry.check_clock()',
 	'SELECT * FROM snowflake_registry.accept_clock()',
 	"UPDATE snowflake_registry.registry SET history = 'another/00000001'",
-	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $layout, 4::bigint, $clock, '1 second'::interval)",
+	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $leased_layout, 4::bigint, $clock, '1 second'::interval)",
 	'SELECT * FROM snowflake_registry.revoke_leases()');
 my $called = join ' ', @registry_statements, 'snowflake_registry.replace_unused( snowflake_registry.remember_settings(';
 is( functions_of('snowflake_registry'),

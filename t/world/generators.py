@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-# The contract of the generators in doc/clients, for programs in any language: ids from
+# The contract of the generators in clients/, for programs in any language: ids from
 # blocks, and ids made under a lease of a worker id.  A program of t/world/generators takes
 # these commands, a line each, and ends the answer to each by "ok" or "error" and a reason:
 #
@@ -207,6 +207,36 @@ def try_blocks():
     program.end()
 
 
+def try_misuse():
+    program = Program()
+    for words, named in (("blocks", 0, 60000), "size"), (("blocks", 1000001, 60000), "size"), (("blocks", 1000, 0), "(?i)max_?age"):
+        error = program.fails(*words)
+        check(f"{' '.join(map(str, words))}: refused", re.search(named, error) and "must be" in error, error)
+
+    # a server that is slow, or whose function is another one
+    query("ALTER FUNCTION snowflake_reserve(integer) RENAME TO quick_reserve")
+    for what, type_name, body, reason in (
+            ("a block that is older than max_age when it arrives", "bigint",
+             "SELECT pg_sleep(0.5); SELECT first_id, last_id FROM quick_reserve(count)", "to arrive"),
+            ("no rows", "bigint", "SELECT 1::bigint, 1::bigint WHERE false", "no ids"),
+            ("text in place of integers", "text", "SELECT 'tea', 'tea'", "none")):
+        query(f"CREATE FUNCTION snowflake_reserve(count integer, OUT first_id {type_name}, OUT last_id {type_name})"
+              f" RETURNS SETOF record LANGUAGE sql AS $$ {body} $$")
+        program.do("blocks", 1000, 200)
+        begin = time.time()
+        error = program.fails("next", 1)
+        check(f"{what}: an error", reason in error, error)
+        check(f"{what}: at once", time.time() - begin < 5)
+        query("DROP FUNCTION snowflake_reserve(integer)")
+    query("ALTER FUNCTION quick_reserve(integer) RENAME TO snowflake_reserve")
+
+    query("DROP EXTENSION IF EXISTS snowflake_registry; CREATE EXTENSION snowflake_registry")
+    error = program.fails("lease", "first", 0, 9000, "time:41 worker:10 sequence:12")
+    check("a layout without tick and epoch is refused", "tick and epoch" in error, error)
+    check("and is not that of the registry", query("SELECT layout IS NULL FROM snowflake_registry.registry") == "t")
+    program.end()
+
+
 def parts(identifier):
     return identifier >> 22, identifier >> 17 & 31, identifier >> 12 & 31
 
@@ -333,6 +363,7 @@ def try_lease():
     other.end()
 
 
+try_misuse()
 try_blocks()
 try_lease()
 sys.exit(failed > 0)

@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # Lease worker ids from a real registry: by 200 simulated servers, see
-# registry_nodes.py, and by services with doc/clients/snowflake_ids.js; and measure the cost
+# registry_nodes.py, and by services with clients/node; and measure the cost
 # of a lease among up to 100,000 others.
 #
 # usage: t/world/registry.sh
@@ -88,9 +88,9 @@ SELECT i, 'node ' || i, gen_random_uuid(), now(), clock_timestamp() + '1 hour'
 FROM generate_series(0, :nodes - 1) AS i ON CONFLICT DO NOTHING;
 VACUUM ANALYZE snowflake_registry.lease;
 \timing on
-SELECT * FROM snowflake_registry.acquire('1', gen_random_uuid(), 'time:41 worker:20', 1048576, clock_timestamp(), '60 s');
-SELECT * FROM snowflake_registry.acquire('2', gen_random_uuid(), 'time:41 worker:20', 1048576, clock_timestamp(), '60 s');
-SELECT * FROM snowflake_registry.acquire('3', gen_random_uuid(), 'time:41 worker:20', 1048576, clock_timestamp(), '60 s');
+SELECT * FROM snowflake_registry.acquire('1', gen_random_uuid(), 'time:41 worker:20 tick:1ms epoch:2026-01-01T00:00:00Z', 1048576, clock_timestamp(), '60 s');
+SELECT * FROM snowflake_registry.acquire('2', gen_random_uuid(), 'time:41 worker:20 tick:1ms epoch:2026-01-01T00:00:00Z', 1048576, clock_timestamp(), '60 s');
+SELECT * FROM snowflake_registry.acquire('3', gen_random_uuid(), 'time:41 worker:20 tick:1ms epoch:2026-01-01T00:00:00Z', 1048576, clock_timestamp(), '60 s');
 END
 	PGDATABASE=cost pgbench --no-vacuum --client=4 --time=3 --define=nodes="$nodes" \
 		--file=renew.sql >renewed 2>&1
@@ -106,7 +106,7 @@ done
 # Three services, which are stopped and started while they make ids
 create_registry service
 cat >service.js <<END
-const { SnowflakeLease } = require('$throwaway/source/doc/clients/snowflake_ids.js');
+const { SnowflakeLease } = require('$throwaway/source/clients/node');
 async function main() {
   for (let life = 0; life < 5; life++) {
     // short, so that a renewal may be under way when it is closed

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 
 import psycopg
 
-LAYOUT, WORKER_IDS = "time:41 worker:8 sequence:12", int(sys.argv[2])
+LAYOUT, WORKER_IDS = "time:41 worker:8 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z", int(sys.argv[2])
 DURATION = timedelta(seconds=1)
 LATEST = datetime.max.replace(tzinfo=timezone.utc)
 EARLIEST = datetime.min.replace(tzinfo=timezone.utc)

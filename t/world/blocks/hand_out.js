@@ -1,15 +1,15 @@
 // Hand out ids to 20 concurrent callers in each of several worker threads, of this
-// process and of child processes.  Each thread writes its ids to a file of its own.
+// process and of those of a cluster.  Each thread writes its ids to a file of its own.
 //
 // usage: node hand_out.js DIRECTORY FILE THREADS CHILDREN COUNT
 //
-// DIRECTORY has snowflake_ids.js.  Waits while the server is down.
-const { fork } = require('child_process');
+// DIRECTORY is clients/node.  Waits while the server is down.
+const cluster = require('cluster');
 const fs = require('fs');
 const { isMainThread, threadId, Worker } = require('worker_threads');
 
 const [directory, file, threads, children, count] = process.argv.slice(2);
-const { SnowflakeIds } = require(`${directory}/snowflake_ids.js`);
+const { SnowflakeIds } = require(directory);
 
 async function handOut() {
   const ids = new SnowflakeIds();
@@ -32,6 +32,8 @@ async function handOut() {
 
 if (isMainThread) {
   for (let i = 1; i < threads; i++) new Worker(__filename, { argv: process.argv.slice(2) });
-  for (let i = 0; i < children; i++) fork(__filename, [directory, file, threads, 0, count]);
+  if (children > 0) cluster.setupPrimary({ exec: __filename, args: [directory, file, threads, 0, count] });
+  for (let i = 0; i < children; i++) cluster.fork();
 }
-handOut();
+// the channel to the primary would keep a process of the cluster alive
+handOut().finally(() => cluster.worker?.disconnect());

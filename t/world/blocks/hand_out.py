@@ -3,7 +3,7 @@
 #
 # usage: hand_out.py DIRECTORY URL FILE THREADS CHILDREN COUNT
 #
-# DIRECTORY has snowflake_ids.py.  Waits while the server is down.
+# DIRECTORY is clients/python.  Waits while the server is down.
 import os
 import sys
 import threading

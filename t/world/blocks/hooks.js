@@ -2,11 +2,11 @@
 //
 // usage: node hooks.js DIRECTORY LOG
 //
-// DIRECTORY has snowflake_ids.js, and LOG is the server's, with all INSERTs.
+// DIRECTORY is clients/node, and LOG is the server's, with all INSERTs.
 const fs = require('fs');
 const { DataTypes, Sequelize } = require('sequelize');
 const { BeforeInsert, Column, DataSource, Entity, PrimaryColumn } = require('typeorm');
-const { SnowflakeIds } = require(`${process.argv[2]}/snowflake_ids.js`);
+const { SnowflakeIds } = require(process.argv[2]);
 
 const { PGHOST: host, PGUSER: username, PGDATABASE: database } = process.env;
 const ids = new SnowflakeIds();

@@ -2,7 +2,7 @@
 #
 # usage: orders.py DIRECTORY URL LOG
 #
-# DIRECTORY has snowflake_ids.py, and LOG is the server's, with all statements.
+# DIRECTORY is clients/python, and LOG is the server's, with all statements.
 import sys
 import time
 

@@ -2,7 +2,7 @@
 //
 // usage: node refill.js DIRECTORY
 const { Client, types } = require('pg');
-const { SnowflakeIds } = require(`${process.argv[2]}/snowflake_ids.js`);
+const { SnowflakeIds } = require(process.argv[2]);
 // an application may do this
 types.setTypeParser(types.builtins.INT8, Number);
 

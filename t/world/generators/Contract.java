@@ -1,4 +1,4 @@
-// The commands of t/world/generators.py, for doc/clients/java.
+// The commands of t/world/generators.py, for clients/java.
 import java.io.*;
 import java.nio.*;
 import java.nio.file.*;
@@ -7,6 +7,7 @@ import java.util.*;
 import java.util.concurrent.*;
 import java.util.function.LongSupplier;
 import org.postgresql.ds.PGSimpleDataSource;
+import snowflake.*;
 
 public class Contract {
     static long offset = 0;
@@ -16,9 +17,18 @@ public class Contract {
         public Instant instant() { return Instant.now().plusMillis(offset); }
     };
 
+    // virtual threads, which Java has from 21 on
+    static ExecutorService threads() throws Exception {
+        try {
+            return (ExecutorService) Executors.class.getMethod("newVirtualThreadPerTaskExecutor").invoke(null);
+        } catch (NoSuchMethodException e) {
+            return Executors.newCachedThreadPool();
+        }
+    }
+
     static void write(LongSupplier ids, int threads, int count, String file) throws Exception {
         LongBuffer all = LongBuffer.allocate(threads * count);
-        ExecutorService pool = Executors.newFixedThreadPool(threads);
+        ExecutorService pool = threads();
         List<Future<?>> done = new ArrayList<>();
         long begin = System.nanoTime();
         for (int thread = 0; thread < threads; thread++) {

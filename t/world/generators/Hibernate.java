@@ -9,6 +9,7 @@ import org.hibernate.SessionFactory;
 import org.hibernate.annotations.GenericGenerator;
 import org.hibernate.cfg.Configuration;
 import org.postgresql.ds.PGSimpleDataSource;
+import snowflake.SnowflakeIds;
 
 public class Hibernate {
     @Entity

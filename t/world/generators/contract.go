@@ -1,4 +1,4 @@
-// The commands of t/world/generators.py, for doc/clients/go.
+// The commands of t/world/generators.py, for clients/go.
 package main
 
 import (
@@ -69,7 +69,7 @@ func main() {
 		var err error
 		switch words[0] {
 		case "blocks":
-			ids = snowflake.NewIDs(db, number(1), time.Duration(number(2))*time.Millisecond)
+			ids, err = snowflake.NewIDs(db, number(1), time.Duration(number(2))*time.Millisecond)
 		case "lease":
 			ids, err = snowflake.NewLease(db, words[1], words[4], int64(number(2)), time.Duration(number(3))*time.Millisecond,
 				func() time.Time { return time.Now().Add(offset) })

@@ -1,8 +1,8 @@
-// The commands of t/world/generators.py, for doc/clients/snowflake_ids.js.
+// The commands of t/world/generators.py, for clients/node.
 const { writeFileSync } = require('fs');
 const { createInterface } = require('readline');
 
-const { SnowflakeIds, SnowflakeLease } = require(`${process.env.CLIENTS}/snowflake_ids.js`);
+const { SnowflakeIds, SnowflakeLease } = require(process.env.CLIENTS);
 
 let ids;
 let offset = 0;

@@ -1,4 +1,4 @@
-# The commands of t/world/generators.py, for doc/clients/snowflake_ids.py.
+# The commands of t/world/generators.py, for clients/python.
 import sys
 import threading
 import time

@@ -11,13 +11,16 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 )
 
-const answerTimeout = 10 * time.Second
+const (
+	answerTimeout = 10 * time.Second
+	maxSize       = 1_000_000 // what one call of snowflake_reserve() returns at most
+)
 
 type block struct {
 	next, last int64
@@ -44,9 +47,19 @@ type IDs struct {
 	fetch  *fetch // nil: none
 }
 
-// NewIDs makes a generator with blocks of so many ids, 1 to 1,000,000.
-func NewIDs(db *sql.DB, size int, maxAge time.Duration) *IDs {
-	return &IDs{db: db, size: size, maxAge: maxAge, closed: make(chan struct{})}
+// NewIDs makes a generator with blocks of "size" ids, 1 to 1,000,000. The time of an id is at most
+// maxAge ago when it is returned.
+func NewIDs(db *sql.DB, size int, maxAge time.Duration) (*IDs, error) {
+	if db == nil {
+		return nil, errors.New("snowflake ids need a database")
+	}
+	if size < 1 || size > maxSize {
+		return nil, fmt.Errorf("size must be from 1 to %d, not %d", maxSize, size)
+	}
+	if maxAge <= 0 {
+		return nil, fmt.Errorf("maxAge must be greater than 0, not %v", maxAge)
+	}
+	return &IDs{db: db, size: size, maxAge: maxAge, closed: make(chan struct{})}, nil
 }
 
 // NextID returns an id that nobody else gets.
@@ -112,8 +125,11 @@ func (ids *IDs) fetchNext() *fetch {
 }
 
 func (ids *IDs) reserve(underWay *fetch) {
-	since := time.Now()
+	since := time.Now() // the time of the ids is not before this
 	fetched, err := ids.query(since)
+	if took := time.Since(since); err == nil && took >= ids.maxAge {
+		err = fmt.Errorf("a block took %v to arrive, and maxAge is %v", took, ids.maxAge)
+	}
 	ids.mutex.Lock()
 	defer ids.mutex.Unlock()
 	if err == nil {
@@ -146,9 +162,17 @@ func (ids *IDs) query(since time.Time) (fetched []block, err error) {
 		if err := rows.Scan(&each.next, &each.last); err != nil {
 			return nil, err
 		}
-		fetched = append(fetched, each)
+		if each.next <= each.last {
+			fetched = append(fetched, each)
+		}
 	}
-	return fetched, rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	if len(fetched) == 0 {
+		return nil, errors.New("snowflake_reserve() has returned no ids")
+	}
+	return fetched, nil
 }
 
 const maxWait = 1_000_000 // us
@@ -184,6 +208,12 @@ type Lease struct {
 // NewLease leases a worker id. The layout is a text as snowflake_capacity() returns it. "now" is
 // time.Now, or another clock.
 func NewLease(db *sql.DB, holder, layout string, datacenterID int64, duration time.Duration, now func() time.Time) (*Lease, error) {
+	if db == nil || now == nil {
+		return nil, errors.New("a snowflake lease needs a database and a clock")
+	}
+	if duration < time.Millisecond {
+		return nil, fmt.Errorf("duration must be at least 1 ms, not %v", duration)
+	}
 	var token [16]byte
 	if _, err := rand.Read(token[:]); err != nil {
 		return nil, err
@@ -372,35 +402,37 @@ func (lease *Lease) tickFrom(instant int64) int64 {
 	return -floorDiv(lease.epoch-instant, lease.tick)
 }
 
+var (
+	layoutPattern = regexp.MustCompile(`^time:\d+(?: \w+:\d+)* tick:(\d+)(us|ms|s) epoch:(\S+)$`)
+	fieldPattern  = regexp.MustCompile(`(\w+):(\d+) `)
+	units         = map[string]int64{"us": 1, "ms": 1000, "s": 1_000_000}
+)
+
 func (lease *Lease) readLayout(datacenterID int64) error {
-	words := strings.Fields(lease.layout)
-	units := map[string]int64{"us": 1, "ms": 1000, "s": 1_000_000}
+	rest := layoutPattern.FindStringSubmatch(lease.layout)
+	if rest == nil {
+		return fmt.Errorf("a layout has fields, tick and epoch, as snowflake_capacity() returns it: %q", lease.layout)
+	}
+	length, err := strconv.ParseInt(rest[1], 10, 64)
+	if err != nil {
+		return err
+	}
+	lease.tick = length * units[rest[2]]
+	epoch, err := time.Parse(time.RFC3339, rest[3])
+	if err != nil {
+		return err
+	}
+	lease.epoch = epoch.UnixMicro()
+	fields := fieldPattern.FindAllStringSubmatch(lease.layout, -1)
 	shift := 0
 	lease.bits, lease.shifts = map[string]int{}, map[string]int{}
-	for i := len(words) - 1; i >= 0; i-- {
-		name, value, _ := strings.Cut(words[i], ":")
-		switch name {
-		case "epoch":
-			epoch, err := time.Parse(time.RFC3339, value)
-			if err != nil {
-				return err
-			}
-			lease.epoch = epoch.UnixMicro()
-		case "tick":
-			unit := strings.TrimLeft(value, "0123456789")
-			length, err := strconv.ParseInt(strings.TrimSuffix(value, unit), 10, 64)
-			if err != nil {
-				return err
-			}
-			lease.tick = length * units[unit]
-		default: // lane, timeline and tag are 0
-			bits, err := strconv.Atoi(value)
-			if err != nil {
-				return err
-			}
-			lease.bits[name], lease.shifts[name] = bits, shift
-			shift += bits
+	for i := len(fields) - 1; i >= 0; i-- { // lane, timeline and tag are 0
+		bits, err := strconv.Atoi(fields[i][2])
+		if err != nil {
+			return err
 		}
+		lease.bits[fields[i][1]], lease.shifts[fields[i][1]] = bits, shift
+		shift += bits
 	}
 	lease.sequenceBits = lease.bits["sequence"]
 	lease.ticks = 1 << lease.bits["time"]

@@ -1,8 +1,11 @@
+package snowflake;
+
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
 import java.time.Duration;
 import java.util.ArrayDeque;
+import java.util.Objects;
 import java.util.Queue;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
@@ -33,6 +36,7 @@ public final class SnowflakeIds implements AutoCloseable {
     }
 
     private static final int ANSWER_TIMEOUT = 10_000;    // ms
+    private static final int MAX_SIZE = 1_000_000;    // what one call of snowflake_reserve() returns at most
 
     private final DataSource database;
     private final int size;
@@ -48,13 +52,20 @@ public final class SnowflakeIds implements AutoCloseable {
     private Throwable failure;    // of the last fetch
     private long fetches;
 
+    /** Blocks of 1000 ids, none of which is older than a minute when it is returned. */
     public SnowflakeIds(DataSource database) {
         this(database, 1000, Duration.ofMinutes(1));
     }
 
     /** A block has "size" ids, 1 to 1,000,000. */
     public SnowflakeIds(DataSource database, int size, Duration maxAge) {
-        this.database = database;
+        if (size < 1 || size > MAX_SIZE) {
+            throw new IllegalArgumentException("size must be from 1 to " + MAX_SIZE + ", not " + size);
+        }
+        if (maxAge.isNegative() || maxAge.isZero()) {
+            throw new IllegalArgumentException("maxAge must be greater than 0, not " + maxAge);
+        }
+        this.database = Objects.requireNonNull(database, "database");
         this.size = size;
         this.maxAge = maxAge;
         background = new ScheduledThreadPoolExecutor(1, run -> {
@@ -128,13 +139,21 @@ public final class SnowflakeIds implements AutoCloseable {
     private void fetch(Object fetch) {
         Queue<Block> fetched = new ArrayDeque<>();
         Throwable error = null;
-        long begin = System.nanoTime();
+        long begin = System.nanoTime();    // the time of the ids is not before this
 
         try (Connection connection = database.getConnection();
              PreparedStatement query = connection.prepareStatement("SELECT first_id, last_id FROM snowflake_reserve(?)")) {
             query.setInt(1, size);
             try (ResultSet rows = query.executeQuery()) {
-                while (rows.next()) fetched.add(new Block(rows.getLong(1), rows.getLong(2)));
+                while (rows.next()) {
+                    Block each = new Block(rows.getLong(1), rows.getLong(2));
+                    if (!rows.wasNull() && each.next.get() <= each.last) fetched.add(each);
+                }
+            }
+            if (fetched.isEmpty()) throw new IllegalStateException("snowflake_reserve() has returned no ids");
+            Duration took = Duration.ofNanos(System.nanoTime() - begin);
+            if (took.compareTo(maxAge) >= 0) {
+                throw new IllegalStateException("a block took " + took + " to arrive, and maxAge is " + maxAge);
             }
         } catch (Throwable e) {
             fetched.clear();    // the last row may not have come

@@ -1,6 +1,7 @@
 import java.io.Serializable;
 import org.hibernate.engine.SessionImplementor;
 import org.hibernate.id.IdentifierGenerator;
+import snowflake.SnowflakeIds;
 
 /**
  * Ids from blocks for Hibernate: rows are inserted in batches, since their ids are known before.

@@ -1,22 +1,20 @@
 // Ids from blocks of snowflake_reserve(), and ids that a process makes by itself, with a worker id
 // leased from snowflake_registry.  README.md has their contract.
-//
-//	const ids = new SnowflakeIds();    // or new SnowflakeIds({ host: ... }, { size: 10000 })
-//	const order = { id: await ids.nextId(), item: 'tea' };
-//
-//	const lease = await SnowflakeLease.acquire({}, 'orders-1',
-//	  'time:41 datacenter:5 worker:5 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z');
-//	const id = await lease.nextId();
-//
-// Ids are BigInts.  Each worker thread, and each process of a cluster, makes a generator of its own.
+'use strict';
+
 const { randomUUID } = require('crypto');
 const { Pool } = require('pg');
 
 const ANSWER_TIMEOUT = 10000;    // ms
+const MAX_SIZE = 1000000;    // what one call of snowflake_reserve() returns at most
 
 // Use a separate connection: if all connections of the application were in transactions
 // that wait for an id, none would be left to fetch one.
 function connect(config, timeout = ANSWER_TIMEOUT) {
+  // to spread a string or a pool would connect to another database
+  if (typeof config !== 'object' || config === null || typeof config.query === 'function') {
+    throw new TypeError('config must be an object with settings for pg.Pool, such as { connectionString: ... }');
+  }
   const pool = new Pool({
     allowExitOnIdle: true, connectionTimeoutMillis: timeout, query_timeout: timeout, ...config, max: 1,
   });
@@ -24,8 +22,18 @@ function connect(config, timeout = ANSWER_TIMEOUT) {
   return pool;
 }
 
+function checkTime(name, time) {
+  if (typeof time !== 'number' || !(time > 0)) {
+    throw new RangeError(`${name} must be a number of milliseconds greater than 0, not ${time}`);
+  }
+}
+
 class SnowflakeIds {
   constructor(config = {}, { size = 1000, maxAge = 60000 } = {}) {    // ms
+    if (!Number.isInteger(size) || size < 1 || size > MAX_SIZE) {
+      throw new RangeError(`size must be a whole number from 1 to ${MAX_SIZE}, not ${size}`);
+    }
+    checkTime('maxAge', maxAge);
     Object.assign(this, { pool: connect(config), size, maxAge, blocks: [], left: 0n, refill: null, closed: false });
   }
 
@@ -50,21 +58,26 @@ class SnowflakeIds {
   // All callers share one request.  Ask for text: the application may have told the
   // driver to return bigints as numbers, which would round them.
   fill() {
-    const since = performance.now();
-
-    this.refill ??= this.pool
-      .query('SELECT first_id::text, last_id::text FROM snowflake_reserve($1)', [this.size])
-      .then(({ rows }) => {
-        for (const row of rows) {
-          const block = { next: BigInt(row.first_id), last: BigInt(row.last_id), since };
-          this.blocks.push(block);
-          this.left += block.last - block.next + 1n;
-        }
+    this.refill ??= this.reserve()
+      .then((blocks) => {
+        this.blocks.push(...blocks);
+        for (const block of blocks) this.left += block.last - block.next + 1n;
       }, (error) => {
         throw new Error(`no snowflake ids: the database has reserved none: ${error.message}`, { cause: error });
       })
       .finally(() => { this.refill = null; });
     return this.refill;
+  }
+
+  async reserve() {
+    const since = performance.now();    // the time of the ids is not before this
+    const { rows } = await this.pool.query('SELECT first_id::text, last_id::text FROM snowflake_reserve($1)', [this.size]);
+    const took = performance.now() - since;
+    if (took >= this.maxAge) throw new Error(`a block took ${took.toFixed()} ms to arrive, and maxAge is ${this.maxAge} ms`);
+    const blocks = rows.map((row) => ({ next: BigInt(row.first_id), last: BigInt(row.last_id), since }))
+      .filter((block) => block.next <= block.last);
+    if (blocks.length === 0) throw new Error('snowflake_reserve() has returned no ids');
+    return blocks;
   }
 
   // Throws away the ids that are left.
@@ -87,6 +100,7 @@ class SnowflakeLease {
   // The layout is a text as snowflake_capacity() returns it.  The duration is in ms; now() returns
   // ms since 1970.
   static async acquire(config, holder, layout, { datacenterId = 0, duration = 60000, now = Date.now } = {}) {
+    checkTime('duration', duration);
     const lease = new SnowflakeLease();
     Object.assign(lease, {
       pool: connect(config, Math.min(duration / 3, ANSWER_TIMEOUT)), holder, layout, duration, now,
@@ -214,20 +228,19 @@ class SnowflakeLease {
   }
 
   readLayout(datacenterId) {
+    const rest = /^time:\d+(?: \w+:\d+)* tick:(\d+)(us|ms|s) epoch:(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z$/.exec(this.layout);
+    if (rest === null) {
+      throw new Error(`a layout has fields, tick and epoch, as snowflake_capacity() returns it: ${this.layout}`);
+    }
+    this.tick = BigInt(rest[1]) * UNITS[rest[2]];
+    this.epoch = BigInt(Date.parse(`${rest[3]}Z`)) * 1000n + BigInt((rest[4] ?? '').padEnd(6, '0'));
     let shift = 0n;
     this.bits = {};
     this.shifts = { worker: 0n, sequence: 0n, datacenter: 0n };
-    for (const word of this.layout.split(' ').reverse()) {
-      const [, name, value] = /^(\w+):(.*)$/.exec(word);
-      if (name === 'epoch') {
-        const [, seconds, fraction = ''] = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d+))?Z$/.exec(value);
-        this.epoch = BigInt(Date.parse(`${seconds}Z`)) * 1000n + BigInt(fraction.padEnd(6, '0'));
-      } else if (name === 'tick') this.tick = BigInt(parseInt(value, 10)) * UNITS[value.replace(/\d+/, '')];
-      else {    // lane, timeline and tag are 0
-        this.bits[name] = BigInt(value);
-        this.shifts[name] = shift;
-        shift += this.bits[name];
-      }
+    for (const [, name, bits] of [...this.layout.matchAll(/(\w+):(\d+) /g)].reverse()) {    // lane, timeline and tag are 0
+      this.bits[name] = BigInt(bits);
+      this.shifts[name] = shift;
+      shift += this.bits[name];
     }
     this.sequenceBits = this.bits.sequence ?? 0n;
     this.ticks = 1n << this.bits.time;

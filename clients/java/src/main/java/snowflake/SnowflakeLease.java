@@ -1,3 +1,5 @@
+package snowflake;
+
 import java.sql.Connection;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
@@ -7,12 +9,15 @@ import java.time.Clock;
 import java.time.Duration;
 import java.time.Instant;
 import java.time.temporal.ChronoUnit;
+import java.util.Objects;
 import java.util.UUID;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.FutureTask;
 import java.util.concurrent.ScheduledThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import javax.sql.DataSource;
 
 /**
@@ -64,7 +69,8 @@ public final class SnowflakeLease implements AutoCloseable {
 
     public SnowflakeLease(DataSource registry, String holder, String layout, int datacenterId, Duration duration,
             Clock clock) throws SQLException {
-        this.registry = registry;
+        if (duration.toMillis() < 1) throw new IllegalArgumentException("duration must be at least 1 ms, not " + duration);
+        this.registry = Objects.requireNonNull(registry, "registry");
         this.holder = holder;
         this.layout = layout;
         this.duration = duration;
@@ -208,24 +214,22 @@ public final class SnowflakeLease implements AutoCloseable {
         return -Math.floorDiv(epoch - instant, tick);
     }
 
+    private static final Pattern LAYOUT = Pattern.compile("(time:\\d+(?: \\w+:\\d+)*) tick:(\\d+)(us|ms|s) epoch:(\\S+)");
+
     private void readLayout(int datacenterId) {
         int timeBits = 0, datacenterShift = 0, datacenterBits = 0, shift = 0;
-        String[] words = layout.split(" ");
+        Matcher parts = LAYOUT.matcher(layout);
 
-        for (int i = words.length - 1; i >= 0; i--) {
-            String name = words[i].substring(0, words[i].indexOf(':'));
-            String value = words[i].substring(name.length() + 1);
-            switch (name) {
-                case "epoch":
-                    epoch = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.parse(value));
-                    continue;
-                case "tick":
-                    String unit = value.replaceAll("[0-9]", "");
-                    tick = Long.parseLong(value.replaceAll("[a-z]", "")) * (unit.equals("s") ? 1_000_000 : unit.equals("ms") ? 1000 : 1);
-                    continue;
-            }
-            int bits = Integer.parseInt(value);
-            switch (name) {
+        if (!parts.matches()) {
+            throw new IllegalArgumentException("a layout has fields, tick and epoch, as snowflake_capacity() returns it: " + layout);
+        }
+        tick = Long.parseLong(parts.group(2)) * (parts.group(3).equals("s") ? 1_000_000 : parts.group(3).equals("ms") ? 1000 : 1);
+        epoch = ChronoUnit.MICROS.between(Instant.EPOCH, Instant.parse(parts.group(4)));
+        String[] fields = parts.group(1).split(" ");
+        for (int i = fields.length - 1; i >= 0; i--) {
+            String[] field = fields[i].split(":");
+            int bits = Integer.parseInt(field[1]);
+            switch (field[0]) {
                 case "time": timeShift = shift; timeBits = bits; break;
                 case "datacenter": datacenterShift = shift; datacenterBits = bits; break;
                 case "worker": workerShift = shift; workerBits = bits; break;

@@ -1,0 +1,3 @@
+module snowflake
+
+go 1.19
