@@ -81,6 +81,42 @@ foreach my $section (
 
 run_sql($node, 'postgres', 'uuidv7.sql', slurp_file('doc/convert/uuidv7.sql'));
 
+# Two readers that poll for new rows, beside a transaction that commits late.
+my ($late) = statements(slurp_file('doc/guide.md') =~ s/^.*?^## Read new rows$//msr) =~ /(id > 0 AND id <= .*?);/s
+  or BAIL_OUT('the guide has no condition for readers');
+sql($node,
+	'CREATE TABLE outbox (id bigint PRIMARY KEY DEFAULT snowflake_id()); CREATE TABLE seen (reader text, id bigint)');
+
+# Read the rows above the last one, with a condition.
+sub poll_rows
+{
+	my ($reader, $condition) = @_;
+
+	sql($node, "INSERT INTO seen SELECT '$reader', id FROM outbox WHERE id > "
+		  . "(SELECT coalesce(max(id), 0) FROM seen WHERE reader = '$reader') AND $condition");
+	return;
+}
+
+my ($writer) = open_session($node);
+$writer->query_safe('BEGIN');
+my $late_id = $writer->query_safe('INSERT INTO outbox DEFAULT VALUES RETURNING id');
+sql($node, "INSERT INTO outbox VALUES ($late_id + 1)");
+# the transaction is as long as the test takes to get here, so give it time
+(my $careful = $late) =~ s/10 seconds/10 minutes/ or BAIL_OUT('the guide has another interval');
+poll_rows('plain', 'true');
+poll_rows('careful', $careful);
+$writer->query_safe('COMMIT');
+$writer->quit;
+# ten minutes later
+$careful =~ s/now\(\)/(now() + interval '11 minutes')/;
+poll_rows('plain', 'true');
+poll_rows('careful', $careful);
+is( sql($node,
+		"SELECT string_agg(reader || ' ' || number, ', ' ORDER BY reader) FROM (SELECT reader, count(*) AS number FROM seen GROUP BY 1) AS readers"
+	),
+	'careful 2, plain 1',
+	'a reader with the condition misses no row, one without it does');
+
 # The reference has everything that users may call or set, and every SQLSTATE.
 my $reference = slurp_file('doc/reference.md');
 my @functions = split /\n/, sql($node, <<'EOC');
@@ -101,6 +137,30 @@ is_deeply([ grep { $reference !~ /^\| `\Q$_\E` \|.*\|$/m } @settings ], [], 'all
 my @presets = slurp_file('src/layout.c') =~ /^\t\{"([\w-]+)", "time:/mg;
 cmp_ok(scalar(@presets), '>=', 12, 'presets');
 is_deeply([ grep { $reference !~ /^\| `\Q$_\E` \| time:/m } @presets ], [], 'all of them are in the reference');
+
+# The layouts of other generators can be read, and have not ended.
+foreach my $layout (slurp_file('doc/coming-from.md') =~ /^\| [^|]+ \| `(\S+ .*?epoch:\S+)` \|$/mg)
+{
+	is(sql($node, "SELECT last_instant > '2080-01-01' FROM snowflake_capacity('$layout')"), 't', "layout $layout");
+}
+
+# The guide's formula for the time holds for each preset.
+foreach my $preset (@presets)
+{
+	my ($time, $fields, $tick, $unit, $epoch) =
+	  sql($node, "SELECT layout || ' ' || extract(epoch FROM first_instant) * 1000 FROM snowflake_capacity('$preset')")
+	  =~ /^time:(\d+)(.*) tick:(\d+)(us|ms|s) epoch:\S+ (-?\d+)/;
+	my $bits = 0;
+	my $milliseconds = $tick * { us => 0.001, ms => 1, s => 1000 }->{$unit};
+
+	$bits += $1 while $fields =~ /:(\d+)/g;
+	is( sql($node,
+			"SELECT count(*) > 90 AND bool_and(extract(epoch FROM snowflake_timestamp(id, '$preset')) * 1000 = (id >> $bits) * $milliseconds + $epoch) "
+			  . "FROM generate_series(0, (2 ^ $time - 1)::bigint, (2 ^ $time / 97)::bigint) AS tick, "
+			  . "LATERAL (SELECT (tick << $bits) + 1 AS id) AS example"),
+		't',
+		"$preset: the formula for the time");
+}
 
 chomp(my $include = qx("$ENV{PG_CONFIG}" --includedir-server));
 my %sqlstate;
