@@ -59,6 +59,11 @@ ifeq ($(PORTNAME), linux)
 snowflake$(DLSUFFIX) snowflake_lease$(DLSUFFIX): LDFLAGS_SL += -Wl,-Bsymbolic
 endif
 
+# the version of the library is that of the extension
+src/status.o src/status.bc: override CPPFLAGS += \
+	-DLIBRARY_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/snowflake.control)"'
+src/status.o src/status.bc: $(srcdir)/snowflake.control
+
 # PGXS tracks headers only if the server was configured with --enable-depend
 $(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/registry/*.h)
 

@@ -30,9 +30,6 @@ PG_FUNCTION_INFO_V1(snowflake_status);
 PG_FUNCTION_INFO_V1(snowflake_stat);
 PG_FUNCTION_INFO_V1(snowflake_stat_reset);
 
-/* If preloaded, it may be older than the extension until a restart. */
-#define LIBRARY_VERSION "1.0"
-
 typedef struct Status
 {
 	const Layout *layout;		/* NULL: the setting is unusable */
@@ -244,6 +241,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 	status_add(&row, CStringGetTextDatum(WorkerLeaseWords()->name), !status.worker.leased);
 	status_add(&row, TimestampTzGetDatum(status.lease_starts), TIMESTAMP_NOT_FINITE(status.lease_ends));
 	status_add(&row, TimestampTzGetDatum(status.lease_ends), TIMESTAMP_NOT_FINITE(status.lease_ends));
+	/* if preloaded, it may be older than the extension until a restart */
 	status_add(&row, CStringGetTextDatum(LIBRARY_VERSION), false);
 	status_add(&row, CStringGetTextDatum(version), *version == '\0');
 	status_add(&row, BoolGetDatum(SettingsArePreloaded()), false);

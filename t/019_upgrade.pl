@@ -1,18 +1,21 @@
 # Upgrades: version 1.0, updated to the newest version, equals a fresh install of that
-# version, object by object.  As long as 1.0 is the newest version, the point is that
-# the comparison finds differences, with a version 99.0 that introduces some.
+# version, object by object, and so does one updated to a version to come, of each of our
+# extensions.  That the comparison finds differences is tried with a version 99.0 that
+# introduces some.
 
 use FindBin;
 use lib $FindBin::RealBin;
 use Cwd qw(abs_path);
 use SnowflakeTest;
 
-# Describe all objects of the extension as text: definition, privileges and comment.
+my @extensions = qw(snowflake snowflake_adopt snowflake_registry snowflake_sql);
+
+# Describe all objects of an extension as text: definition, privileges and comment.
 my $objects = <<'EOC';
 WITH member AS (
 	SELECT classid, objid FROM pg_depend
 	WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e'
-		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake'))
+		AND refobjid = (SELECT oid FROM pg_extension WHERE extname = :'extension'))
 SELECT identity || E'\n' || coalesce(definition, '') || E'\n' || coalesce(acl, '') || E'\n' || coalesce(comment, '') AS object
 FROM (
 	SELECT (pg_identify_object(classid, objid, 0)).identity AS identity,
@@ -35,26 +38,26 @@ FROM (
 	FROM member) AS described
 UNION ALL
 SELECT 'dumped: ' || (SELECT string_agg(c.relname, ', ' ORDER BY c.relname) FROM unnest(extconfig) AS config JOIN pg_class AS c ON c.oid = config)
-FROM pg_extension WHERE extname = 'snowflake'
+FROM pg_extension WHERE extname = :'extension'
 ORDER BY 1
 EOC
 
 my $node = new_server('node');
 
-# Describe the objects in a new database, after some statements.
+# Describe the objects of an extension in a new database, after some statements.
 sub objects_of
 {
-	my ($database, @statements) = @_;
+	my ($database, $extension, @statements) = @_;
 
 	sql($node, "CREATE DATABASE $database");
 	$node->safe_psql($database, $_) foreach @statements;
-	return $node->safe_psql($database, $objects);
+	return $node->safe_psql($database, $objects =~ s/:'extension'/'$extension'/gr);
 }
 
-my $fresh = objects_of('fresh', 'CREATE EXTENSION snowflake');
+my $fresh = objects_of('fresh', 'snowflake', 'CREATE EXTENSION snowflake');
 cmp_ok(scalar(my @lines = $fresh =~ /^(?:public\.)?snowflake_/mg), '>', 50, 'there are objects to compare');
 is( objects_of(
-		'updated', "CREATE EXTENSION snowflake VERSION '1.0'", 'SELECT snowflake_nextval()',
+		'updated', 'snowflake', "CREATE EXTENSION snowflake VERSION '1.0'", 'SELECT snowflake_nextval()',
 		'ALTER EXTENSION snowflake UPDATE'),
 	$fresh,
 	'1.0, updated to the newest version, equals a fresh install');
@@ -90,14 +93,33 @@ sub write_file
 	return;
 }
 
+# a version to come that changes nothing in the database
+foreach my $extension (@extensions)
+{
+	write_file("$extension--1.1.sql", slurp_file("$dir/$extension--1.0.sql"));
+	write_file("$extension--1.0--1.1.sql", '');
+}
+$node->append_conf('postgresql.conf', $settings =~ s/\Q$stage\E/$copy/gr);
+$node->reload;
+foreach my $extension (@extensions)
+{
+	my @before = $extension eq 'snowflake_adopt' ? 'CREATE EXTENSION snowflake' : ();
+	my $fresh_one = objects_of("fresh_$extension", $extension, @before, "CREATE EXTENSION $extension VERSION '1.1'");
+
+	cmp_ok(scalar(my @lines_of_one = $fresh_one =~ /\n/g), '>', 100, "$extension: there are objects to compare");
+	is( objects_of(
+			"updated_$extension", $extension, @before, "CREATE EXTENSION $extension VERSION '1.0'",
+			"ALTER EXTENSION $extension UPDATE TO '1.1'"),
+		$fresh_one,
+		"$extension: 1.0, updated to 1.1, equals a fresh 1.1");
+}
+
 my $function = "CREATE FUNCTION snowflake_to_come() RETURNS bigint LANGUAGE sql AS 'SELECT 1';\n";
 my $comment = "COMMENT ON FUNCTION snowflake_to_come() IS 'is to come';\n";
 my $grant = "REVOKE EXECUTE ON FUNCTION snowflake_to_come() FROM PUBLIC;\n";
 write_file('snowflake--99.0.sql', $script . $function . $comment . $grant);
-$node->append_conf('postgresql.conf', $settings =~ s/\Q$stage\E/$copy/gr);
-$node->reload;
 
-$fresh = objects_of('fresh_99', "CREATE EXTENSION snowflake VERSION '99.0'");
+$fresh = objects_of('fresh_99', 'snowflake', "CREATE EXTENSION snowflake VERSION '99.0'");
 my %deltas = (
 	'all of it' => $function . $comment . $grant,
 	'no comment' => $function . $grant,
@@ -109,7 +131,7 @@ foreach my $delta (sort keys %deltas)
 {
 	write_file('snowflake--1.0--99.0.sql', $deltas{$delta});
 	my $updated = objects_of(
-		'updated_' . $number++, "CREATE EXTENSION snowflake VERSION '1.0'",
+		'updated_' . $number++, 'snowflake', "CREATE EXTENSION snowflake VERSION '1.0'",
 		"ALTER EXTENSION snowflake UPDATE TO '99.0'");
 	$delta eq 'all of it'
 	  ? is($updated, $fresh, 'a full update equals a fresh install')

@@ -1,6 +1,6 @@
 # pg_upgrade keeps the mark and its guard, and new ids are above all old ones, although
 # the clock of the new server passes the same time again.  Files are copied, linked or
-# moved.
+# moved.  Afterwards, each of our extensions can be updated to a version to come.
 #
 # SNOWFLAKE_OLD_INSTALL is the directory with the programs of the old version, including
 # the extension.  pg_upgrade.sh provides it.
@@ -15,6 +15,7 @@ BAIL_OUT('SNOWFLAKE_OLD_INSTALL is not set') if !$ENV{SNOWFLAKE_OLD_INSTALL};
 my $old_install = $ENV{SNOWFLAKE_OLD_INSTALL};
 my ($old_major) = `$old_install/bin/pg_config --version` =~ /(\d+)/;
 my @databases = ('postgres', 'owned');
+my @others = qw(snowflake_adopt snowflake_registry snowflake_sql);
 my $old_settings = PostgreSQL::Test::Utils::tempdir() . '/old.conf';
 append_to_file($old_settings, "jit = off\n");
 
@@ -79,6 +80,8 @@ CREATE INDEX ON items (snowflake_timestamp(id, 'snowflake lane:0'));
 INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 });
 	}
+	# what pg_upgrade has to bring along, and what is updated afterwards
+	sql([ $old_node, 'postgres' ], join ';', map { "CREATE EXTENSION $_" } @others);
 	my (%run, %mark, %items);
 	foreach my $database (@databases)
 	{
@@ -157,6 +160,22 @@ foreach my $way ('copy', 'link', $new_major >= 18 ? 'swap' : ())
 {
 	($new_node, $run) = upgrade($way);
 }
+
+# An update to a version that changes nothing
+my ($stage) = slurp_file($ENV{TEMP_CONFIG}) =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
+my ($dir) = glob "$stage/usr/share/postgresql/*/extension";
+append_to_file("$dir/$_--1.0--1.1.sql", "-- nothing\n") foreach 'snowflake', @others;
+start_with_clock($new_node, 0);
+foreach my $extension ('snowflake', @others)
+{
+	sql($new_node, "ALTER EXTENSION $extension UPDATE TO '1.1'");
+	sql_is(
+		$new_node, "SELECT extversion FROM pg_extension WHERE extname = '$extension'", '1.1',
+		"$extension is updated");
+}
+(undef, my @wrong) = live_again($new_node, 'postgres', $run);
+is("@wrong", '0 0', 'ids after the updates are new, and above the old ones');
+$new_node->stop;
 
 # The same checks find ids that are made again by a mutant.
 use_mutant($new_node, 'forgets the mark');
