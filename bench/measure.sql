@@ -53,15 +53,13 @@ CREATE TABLE figure (
 	value float8
 );
 
-CREATE TABLE goal (
+CREATE TABLE ratio (
+	number integer GENERATED ALWAYS AS IDENTITY,
 	name text,
 	measure text,
 	rival text,
 	base_measure text,
-	base_rival text,
-	relation text,
-	value float8,
-	number integer GENERATED ALWAYS AS IDENTITY
+	base_rival text
 );
 
 -- Rotate the list, so that each round starts with another element.
@@ -303,27 +301,11 @@ FROM figure AS this
 GROUP BY this.measure, this.rival
 ORDER BY min(min(this.number)) OVER (PARTITION BY this.measure), min(this.number);
 
--- A goal without a base applies to the figure itself.
-CREATE VIEW verdict AS
-SELECT goal.name AS measure,
-	coalesce(median_and_range(result.values), CASE WHEN goal.measure ~ 'shared memory' THEN 'dynamic' ELSE 'MISSING' END) AS figure,
-	goal.relation || ' ' || goal.value AS goal,
-	CASE
-		WHEN result.median IS NULL THEN 'not measured'
-		WHEN goal.relation = '<' AND result.median < goal.value
-			OR goal.relation = '<=' AND result.median <= goal.value
-			OR goal.relation = '>=' AND result.median >= goal.value THEN 'met'
-		ELSE 'MISSED'
-	END AS verdict
-FROM goal
-	CROSS JOIN LATERAL (
-		SELECT array_agg(value) AS values, percentile_cont(0.5) WITHIN GROUP (ORDER BY value) AS median
-		FROM (
-			SELECT this.value / CASE WHEN goal.base_rival IS NULL THEN 1 ELSE base.value END AS value
-			FROM figure AS this
-				LEFT JOIN figure AS base ON base.measure = goal.base_measure
-					AND base.rival = goal.base_rival AND base.round = this.round
-			WHERE this.measure = goal.measure AND this.rival = goal.rival
-		) AS quotient
-	) AS result
-ORDER BY goal.number;
+-- as doc/performance.md has them
+CREATE VIEW ratios AS
+SELECT format('| %s | %s |', ratio.name, coalesce(median_and_range(array_agg(this.value / base.value)), 'not measured'))
+FROM ratio
+	LEFT JOIN figure AS this ON this.measure = ratio.measure AND this.rival = ratio.rival
+	LEFT JOIN figure AS base ON base.measure = ratio.base_measure AND base.rival = ratio.base_rival AND base.round = this.round
+GROUP BY ratio.number, ratio.name
+ORDER BY ratio.number;
