@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 SET client_min_messages = warning;
 CREATE EXTENSION snowflake_adopt;
 RESET client_min_messages;

@@ -1,3 +1,5 @@
+\pset format unaligned
+\pset tuples_only
 \set SHOW_CONTEXT never
 
 -- All arguments but the timestamp are optional

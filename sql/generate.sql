@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 
 -- No id yet in a new session
 SELECT snowflake_currval();

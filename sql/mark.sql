@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 
 -- Mark and guard cover every id that is made, and both have the same value
 SELECT snowflake_nextval() AS id \gset
@@ -60,7 +62,6 @@ SELECT snowflake_nextval() < :id + (3600000::bigint << 22) AS below;
 
 -- A mark that was set too low is corrected
 SELECT pg_sleep(2);
-\pset format unaligned
 SELECT snowflake_nextval() AS id \gset
 SELECT setval('snowflake_internal.mark', 5);
 SELECT snowflake_advance(:id);
@@ -71,7 +72,6 @@ SELECT snowflake_nextval() AS id \gset
 ALTER SEQUENCE snowflake_internal.mark RESTART;
 SELECT snowflake_advance(snowflake_first_from(clock_timestamp() + interval '1500 ms'));
 SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
-\pset format aligned
 
 -- Set ahead within half of max_ahead, the mark takes effect when the limit moves next
 SELECT pg_sleep(2);

@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 SET TimeZone = 'UTC';
 SET DateStyle = 'ISO';
 

@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 \set VERBOSITY terse
 SET TimeZone = 'UTC';
 CREATE EXTENSION snowflake_registry;

@@ -1,3 +1,5 @@
+\pset format unaligned
+\pset tuples_only
 \set SHOW_CONTEXT never
 
 -- Ids are consecutive within a row, as many as requested, and in no other block

@@ -1,3 +1,5 @@
+\pset format unaligned
+\pset tuples_only
 -- Random ids of random layouts: decoding gives the fields that plain arithmetic gives,
 -- and composing them gives the id again.  Any output is a case that failed, with all
 -- that is needed to repeat it.

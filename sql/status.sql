@@ -1,3 +1,5 @@
+\pset format unaligned
+\pset tuples_only
 -- Whether ids can be made, and what has happened
 SELECT snowflake_nextval() IS NOT NULL AS made;
 SELECT state, hint, worker_id, worker_id_source, datacenter_id, layout, ids_per_second, last_instant > now() AS lasts,

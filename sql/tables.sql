@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 
 -- A column default
 CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), item text NOT NULL);

@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 SET TimeZone = 'UTC';
 
 -- The smallest id of an instant's tick, the inverse of extracting the time

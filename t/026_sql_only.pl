@@ -127,7 +127,6 @@ sub run_sql_test
 	# extension's
 	$got =~
 	  s/snowflake_sql\.(\w+)\(((?:[^()]|\([^()]*\))*), '\("time.*?"\)?[^']*'::snowflake_sql\.layout\)/snowflake_$1($2)/g;
-	s/^ +QUERY PLAN +\n-+$/ QUERY PLAN/mg foreach $got, $expected;
 	append_to_file("$dir/$name.expected", $expected);
 	append_to_file("$dir/$name.got", $got);
 	my ($diff) = run_command([ 'diff', '-U3', "$dir/$name.expected", "$dir/$name.got" ]);
@@ -163,7 +162,7 @@ run_sql_test(
 	'generate',
 	sub {
 		s/^BEGIN READ ONLY;/BEGIN;/m;
-		s/^SELECT pg_current_xact_id_if_assigned.*\n( no_xid \n(.+\n)*\n)?//m;
+		s/^SELECT pg_current_xact_id_if_assigned.*\n(t\n)?//m;
 		s/set "snowflake.layout" to a layout that has the field and restart the server/call snowflake_configure() with a layout that has the field/;
 		s/^-- The extension can be dropped and created again.*//ms;
 	});

@@ -15,7 +15,12 @@ BAIL_OUT('SNOWFLAKE_OLD_INSTALL is not set') if !$ENV{SNOWFLAKE_OLD_INSTALL};
 my $old_install = $ENV{SNOWFLAKE_OLD_INSTALL};
 my ($old_major) = `$old_install/bin/pg_config --version` =~ /(\d+)/;
 my @databases = ('postgres', 'owned');
-my @others = qw(snowflake_adopt snowflake_registry snowflake_sql);
+# the edition in SQL has functions of the same names
+my %database_of = (
+	snowflake => 'postgres',
+	snowflake_adopt => 'postgres',
+	snowflake_registry => 'postgres',
+	snowflake_sql => 'sql_only');
 my $old_settings = PostgreSQL::Test::Utils::tempdir() . '/old.conf';
 append_to_file($old_settings, "jit = off\n");
 
@@ -80,8 +85,8 @@ CREATE INDEX ON items (snowflake_timestamp(id, 'snowflake lane:0'));
 INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 });
 	}
-	# what pg_upgrade has to bring along, and what is updated afterwards
-	sql([ $old_node, 'postgres' ], join ';', map { "CREATE EXTENSION $_" } @others);
+	sql($old_node, 'CREATE DATABASE sql_only');
+	sql([ $old_node, $database_of{$_} ], "CREATE EXTENSION IF NOT EXISTS $_") foreach sort keys %database_of;
 	my (%run, %mark, %items);
 	foreach my $database (@databases)
 	{
@@ -164,13 +169,15 @@ foreach my $way ('copy', 'link', $new_major >= 18 ? 'swap' : ())
 # An update to a version that changes nothing
 my ($stage) = slurp_file($ENV{TEMP_CONFIG}) =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
 my ($dir) = glob "$stage/usr/share/postgresql/*/extension";
-append_to_file("$dir/$_--1.0--1.1.sql", "-- nothing\n") foreach 'snowflake', @others;
+append_to_file("$dir/$_--1.0--1.1.sql", "-- nothing\n") foreach keys %database_of;
 start_with_clock($new_node, 0);
-foreach my $extension ('snowflake', @others)
+foreach my $extension (sort keys %database_of)
 {
-	sql($new_node, "ALTER EXTENSION $extension UPDATE TO '1.1'");
+	my $where = [ $new_node, $database_of{$extension} ];
+
+	sql($where, "ALTER EXTENSION $extension UPDATE TO '1.1'");
 	sql_is(
-		$new_node, "SELECT extversion FROM pg_extension WHERE extname = '$extension'", '1.1',
+		$where, "SELECT extversion FROM pg_extension WHERE extname = '$extension'", '1.1',
 		"$extension is updated");
 }
 (undef, my @wrong) = live_again($new_node, 'postgres', $run);
