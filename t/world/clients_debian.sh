@@ -29,13 +29,11 @@ declare -A packages=(
 	[pgx]='golang-go golang-github-jackc-pgx-v5-dev'
 	[diesel]='cargo librust-diesel-dev librust-serde-dev librust-serde-json-dev libpq-dev'
 	[peewee]='python3-peewee python3-psycopg2'
-	[sqlmodel]='python3-sqlmodel python3-alembic python3-psycopg'
-	[asyncpg]='python3-asyncpg'
 	[dbix_class]='libdbix-class-perl libdbix-class-schema-loader-perl libsql-translator-perl libdbd-pg-perl'
 )
 # In the release with 18, Diesel does not compile with the other crates.
 declare -A in_release=([diesel]=17)
-all=(psycopg sqlalchemy django jdbc rails eloquent doctrine sequel gorm pgx diesel peewee sqlmodel asyncpg dbix_class)
+all=(psycopg sqlalchemy django jdbc rails eloquent doctrine sequel gorm pgx diesel peewee dbix_class)
 [ $# -gt 0 ] || set -- "${all[@]}"
 for tool in "$@"; do
 	[ -n "${packages[$tool]-}" ] || die "tool $tool is none of ${all[*]}"
@@ -357,19 +355,6 @@ check_peewee()
 	check_trap 'a BigIntegerField fails in bulk_create()' 'null value in column "id"|violates not-null constraint' \
 		's/(BigAutoField)/(__import__("peewee").BigIntegerField)/; s/super().__init__(/&primary_key=True, /; s/Order.insert_many(\(.*\)).execute()/Order.bulk_create(Order(**row) for row in \1)/' \
 		/usr/bin/python3 "$clients/peewee_model.py"
-}
-
-check_sqlmodel()
-{
-	run_example 1 /usr/bin/python3 "$clients/sqlmodel_model.py"
-	run_more /usr/bin/python3 "$tests/with_alembic.py" sqlmodel_model
-	check_trap 'a foreign key of type int is too narrow' 'integer out of range' 's/, sa_type=BigInteger//' \
-		/usr/bin/python3 "$clients/sqlmodel_model.py"
-}
-
-check_asyncpg()
-{
-	run_example 1 /usr/bin/python3 "$clients/asyncpg_copy.py"
 }
 
 check_dbix_class()

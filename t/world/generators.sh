@@ -2,8 +2,7 @@
 #
 # Test the generators of clients/ in Java, Go, Node.js and Python against their contract,
 # see generators.py: 16 threads, the database away, a registry that restarts, clocks that are
-# stepped, and processes that sleep.  Then Hibernate takes ids from blocks; and a web server
-# serves blocks, as doc/coming-from.md shows.
+# stepped, and processes that sleep.  Then Hibernate takes ids from blocks.
 #
 # usage: t/world/generators.sh [LANGUAGE ...]
 
@@ -17,7 +16,7 @@ all=(java go node python)
 declare -A ids=([java]=6250000 [go]=6250000 [node]=60000 [python]=30000)
 need_packages default-jdk-headless libpostgresql-jdbc-java golang-go golang-github-lib-pq-dev \
 	python3-psycopg python3-numpy python3-gevent python3-pip python3-setuptools python3-wheel mypy \
-	libhibernate3-java libjavassist-java busybox curl
+	libhibernate3-java libjavassist-java
 umask 022
 # JDBC does not connect to a socket
 export PGPORT=$((20000 + RANDOM % 10000))
@@ -137,19 +136,4 @@ check "JavaScript reads the time of an id" "$(node -e "const id = '1174260259058
 expression=$(sed -n 's/^| Python | `\(.*\)` |$/\1/p' "$clients/../doc/guide.md")
 check "Python reads the time of an id" "$(/usr/bin/python3 -c "from datetime import datetime, timezone; id = 117426025905842031; print(round(($expression).timestamp() * 1000))")" = "$decoded"
 
-# An id service over HTTP
-mkdir --parents ../web/cgi-bin
-sed -n '/^```sh cgi$/,/^```$/{/^```/!p}' "$clients/../doc/coming-from.md" >../web/cgi-bin/reserve
-chmod +x ../web/cgi-bin/reserve
-busybox httpd -f -p 127.0.0.1:19189 -h ../web &
-web=$!
-trap 'kill "$web" || true; stop_throwaway_server' EXIT
-curl --silent --fail --retry 20 --retry-delay 1 --retry-connrefused "http://127.0.0.1:19189/cgi-bin/reserve?5000" >reserved
-total=0
-while IFS='|' read -r first last; do
-	total=$((total + last - first + 1))
-done <reserved
-check "http: 5000 ids are reserved" "$total" -eq 5000
-check "http: the argument is not taken for SQL" \
-	"$(curl --silent --output /dev/null --write-out '%{http_code}' "http://127.0.0.1:19189/cgi-bin/reserve?1);DROP+TABLE+x")" = 500
 exit "$status"

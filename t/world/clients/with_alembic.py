@@ -1,5 +1,4 @@
-# SQLAlchemy and SQLModel, continuing their examples: the comparison of alembic
-# --autogenerate, and the number of statements of add_all()
+# SQLAlchemy, continuing its example: the comparison of alembic --autogenerate, and the number of statements of add_all()
 import os, runpy, sys
 from alembic.autogenerate import compare_metadata, produce_migrations, render_python_code
 from alembic.migration import MigrationContext
