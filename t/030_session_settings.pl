@@ -52,7 +52,7 @@ CREATE TABLE results.shown AS SELECT public.snowflake_to_text(123456789012345678
 CREATE TABLE results.layouts AS SELECT * FROM public.snowflake_layout('time:41 sequence:12 worker:5 tick:10ms epoch:2020-02-02T02:02:02Z');
 CREATE TABLE results.capacity AS SELECT * FROM public.snowflake_capacity('mastodon');
 CREATE TABLE results.lease AS SELECT worker_id, ends - pg_catalog.clock_timestamp() BETWEEN '8 s' AND '11 s' AS lasts
-FROM snowflake_registry.acquire('me', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'snowflake', 32, pg_catalog.clock_timestamp(), '10 s');
+FROM snowflake_registry.acquire('me', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'time:41 worker:5 sequence:17 tick:1ms epoch:2026-01-01T00:00:00Z', 32, pg_catalog.clock_timestamp(), '10 s');
 CREATE TABLE results.people (id serial PRIMARY KEY, "the Name" text DEFAULT E'\\', CHECK ("the Name" <> E'a\\b'));
 CREATE TABLE results.tagged (id bigint DEFAULT public.snowflake_id(5) PRIMARY KEY);
 CREATE TABLE results.notes (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, person_id int, "personIds" int[], person int REFERENCES results.people);
