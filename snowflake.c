@@ -88,9 +88,10 @@ may_execute(Oid function)
  * rows in batches.
  *
  * COPY inserts rows one by one if the default of a column is volatile, because
- * that might read the table.  Our functions do not.  It exempts nextval(), both
- * as a function and as a node of its own, NextValueExpr.  COPY plans a default
- * as an expression without a query around it; there we replace the call by
+ * that might read the table.  Our functions do not.  It exempts nextval(),
+ * both as a function and as a node of its own, NextValueExpr.  COPY plans a
+ * default as an expression without a query around it; there we replace the
+ * call by
  *
  *		COALESCE(nextval_batch(<argument>), <NextValueExpr>)
  *
@@ -210,7 +211,8 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 		count -= GeneratorReserve(count, &first_id, &last_id, &waits);
 		values[0] = Int64GetDatum(first_id);
 		values[1] = Int64GetDatum(last_id);
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
+							 nulls);
 	}
 	return (Datum) 0;
 }

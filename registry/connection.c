@@ -154,7 +154,8 @@ static char *
 list_element(const char *list, int number, int *length)
 {
 	*length = 1;
-	for (const char *comma = list; (comma = strchr(comma, ',')) != NULL; comma++)
+	for (const char *comma = list; (comma = strchr(comma, ',')) != NULL;
+		 comma++)
 		(*length)++;
 	for (number %= *length; number > 0; number--)
 		list = strchr(list, ',') + 1;
@@ -177,7 +178,8 @@ start_connection(void)
 	PQconninfoOption *options = PQconninfoParse(*snowflake->registry, NULL);
 	PGconn	   *started;
 
-	for (PQconninfoOption *option = options; option != NULL && option->keyword != NULL; option++)
+	for (PQconninfoOption *option = options;
+		 option != NULL && option->keyword != NULL; option++)
 	{
 		int			length;
 
@@ -259,7 +261,8 @@ ConnectionQuery(const char *sql, int num_values, const char *const *values)
 
 	INSTR_TIME_SET_CURRENT(start);
 	gave_up_standbys = false;
-	if (!PQsendQueryParams(connection, sql, num_values, NULL, values, NULL, NULL, 0))
+	if (!PQsendQueryParams(connection, sql, num_values, NULL, values, NULL,
+						   NULL, 0))
 	{
 		fail_connection(pchomp(PQerrorMessage(connection)));
 		return NULL;
@@ -302,7 +305,8 @@ ConnectionQuery(const char *sql, int num_values, const char *const *values)
 		fail_connection(pchomp(PQerrorMessage(connection)));
 	else
 	{
-		const char *message = PQresultErrorField(answer, PG_DIAG_MESSAGE_PRIMARY);
+		const char *message =
+		PQresultErrorField(answer, PG_DIAG_MESSAGE_PRIMARY);
 
 		LeaseNoteFailure(LEASE_REFUSED, message != NULL ? message : "no answer",
 						 PQresultErrorField(answer, PG_DIAG_MESSAGE_DETAIL));

@@ -3,8 +3,8 @@
  * snowflake_lease.c
  *	  The lease worker: leases a worker id from the registry.
  *
- * It is in a library of its own, the only one that uses libpq; src/leaseworker.h
- * has the interface to the main library.
+ * It is in a library of its own, the only one that uses libpq;
+ * src/leaseworker.h has the interface to the main library.
  *
  * The lease worker is a background worker that runs when the main library is
  * preloaded and snowflake.registry is set.  It connects to the database with
@@ -70,7 +70,8 @@ PG_MODULE_MAGIC;
 #define SQL_MICROSECONDS(instant) \
 	"(extract(epoch FROM greatest(" instant ", " SQL_EPOCH ")) OPERATOR(pg_catalog.*) 1000000::numeric)::bigint"
 
-extern PGDLLEXPORT void SnowflakeLeaseWorker(const SnowflakeInterface *interface);
+extern PGDLLEXPORT void
+			SnowflakeLeaseWorker(const SnowflakeInterface *interface);
 
 const SnowflakeInterface *snowflake;
 
@@ -96,7 +97,8 @@ LeaseNoteFailure(LeaseState state, const char *message, const char *detail)
 	if (ShutdownRequestPending)
 		return;
 	snowflake->set_lease_state(state);
-	if (message == NULL || strncmp(logged_failure, message, sizeof(logged_failure) - 1) == 0)
+	if (message == NULL ||
+		strncmp(logged_failure, message, sizeof(logged_failure) - 1) == 0)
 		return;
 	strlcpy(logged_failure, message, sizeof(logged_failure));
 
@@ -259,7 +261,8 @@ keep_lease(void)
 	TimestampTz now;
 
 	/* if the layout cannot be used, the generator says why */
-	if (!snowflake->layout_is_usable() || !ConnectionOpen() || !look_at_clock(&now))
+	if (!snowflake->layout_is_usable() || !ConnectionOpen() ||
+		!look_at_clock(&now))
 		return false;
 	if (lease.worker_id >= 0 && renew(now))
 		return true;
@@ -290,9 +293,9 @@ release(void)
 }
 
 /*
- * Wait for "delay" ms, or until a doubt about the clock has ended, which others
- * may be too idle to notice.  A session that waits for a lease wakes us, but not
- * after a failure, nor at once.
+ * Wait for "delay" ms, or until a doubt about the clock has ended, which
+ * others may be too idle to notice.  A session that waits for a lease wakes
+ * us, but not after a failure, nor at once.
  */
 static void
 wait_for_next_attempt(long delay, bool failed)
@@ -305,15 +308,16 @@ wait_for_next_attempt(long delay, bool failed)
 	while (!ShutdownRequestPending && !ConfigReloadPending && elapsed < delay)
 	{
 		bool		doubted = doubts;
+		long		wait;
 		int			occurred;
 
 		doubts = snowflake->read_clock().doubt > 0;
 		if (doubted && !doubts)
 			break;
+		wait = Min(doubts ? CLOCK_WATCH : delay, delay - elapsed);
 		occurred = WaitLatch(MyLatch,
 							 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-							 doubts ? Min(CLOCK_WATCH, delay - elapsed) : delay - elapsed,
-							 PG_WAIT_EXTENSION);
+							 wait, PG_WAIT_EXTENSION);
 		ResetLatch(MyLatch);
 		CHECK_FOR_INTERRUPTS();
 		elapsed = ConnectionElapsed(start);
@@ -326,6 +330,7 @@ void
 SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 {
 	MemoryContext context;
+	Datum		token;
 	long		backoff = FIRST_BACKOFF;
 
 	snowflake = interface;
@@ -336,9 +341,9 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 	pqsignal(SIGINT, PG_SIG_IGN);
 	BackgroundWorkerUnblockSignals();
 
-	instance = MemoryContextStrdup(TopMemoryContext,
-								   DatumGetCString(DirectFunctionCall1(uuid_out,
-																	   DirectFunctionCall1(gen_random_uuid, (Datum) 0))));
+	token = DirectFunctionCall1(gen_random_uuid, (Datum) 0);
+	token = DirectFunctionCall1(uuid_out, token);
+	instance = MemoryContextStrdup(TopMemoryContext, DatumGetCString(token));
 	context = AllocSetContextCreate(TopMemoryContext, "snowflake lease worker",
 									ALLOCSET_DEFAULT_SIZES);
 	MemoryContextSwitchTo(context);

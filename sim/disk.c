@@ -57,7 +57,8 @@ static History histories[MAX_DATABASES_HERE];
 static RelationData relation;
 
 /* The pages of a database, made from its Disk when they are locked. */
-static char pages[2 * MAX_DATABASES_HERE][BLCKSZ] pg_attribute_aligned(MAXIMUM_ALIGNOF);
+static char pages[2 * MAX_DATABASES_HERE][BLCKSZ]
+			pg_attribute_aligned(MAXIMUM_ALIGNOF);
 char	   *BufferBlocks = (char *) pages;
 Block	   *LocalBufferBlockPointers;
 
@@ -112,7 +113,8 @@ DiskLog(Database *database)
 	if (history->number == history->space)
 	{
 		history->space = history->space * 2 + 16;
-		history->records = realloc(history->records, sizeof(Record) * history->space);
+		history->records =
+			realloc(history->records, sizeof(Record) * history->space);
 	}
 	written += RECORD_SIZE;
 	history->records[history->number].lsn = written;
@@ -140,7 +142,8 @@ DiskGoBack(XLogRecPtr lsn, bool promotion)
 		History    *history = &histories[i];
 
 		databases[i].disk = DiskAt(&databases[i], lsn);
-		while (history->number > 1 && history->records[history->number - 1].lsn > lsn)
+		while (history->number > 1 &&
+			   history->records[history->number - 1].lsn > lsn)
 			history->number--;
 	}
 	flushed = written;
@@ -164,7 +167,8 @@ DiskPrune(void)
 		while (keep > 0 && history->records[keep].lsn > oldest)
 			keep--;
 		history->number -= keep;
-		memmove(history->records, history->records + keep, sizeof(Record) * history->number);
+		memmove(history->records, history->records + keep,
+				sizeof(Record) * history->number);
 	}
 }
 
@@ -177,13 +181,15 @@ XLogFlush(XLogRecPtr lsn)
 	if (lsn <= flushed)
 		return;
 	target = written;
-	ProcessSleep(RandomBelow(plan.longest_flush * (RandomOneIn(50) ? 20 : 1) + 1), PROCESS_FLUSHES);
+	ProcessSleep(RandomBelow(plan.longest_flush * (RandomOneIn(50) ?
+												   20 : 1) + 1),
+				 PROCESS_FLUSHES);
 	flushed = Max(flushed, target);
 }
 
 /*
- * Time has passed: standbys receive more, unless they are cut off.  What the one
- * that is named has flushed counts, even if another one is named later.
+ * Time has passed: standbys receive more, unless they are cut off.  What the
+ * one that is named has flushed counts, even if another one is named later.
  */
 void
 DiskReplicate(void)
@@ -193,7 +199,8 @@ DiskReplicate(void)
 	for (int i = 0; i < NUM_STANDBYS; i++)
 	{
 		if (on_standby[i] < flushed && reference >= standby_returns_at[i])
-			on_standby[i] += RandomOf(STREAM_WORLD, flushed - on_standby[i] + 1);
+			on_standby[i] +=
+				RandomOf(STREAM_WORLD, flushed - on_standby[i] + 1);
 		if (on_standby[i] == flushed)
 			standby_had_all_at[i] = reference;
 		if (configured_standby == i + 1)
@@ -274,7 +281,8 @@ SearchSysCache1(int cache, Datum key)
 
 /* All rows of pg_extension, those that are dead as well */
 SysScanDesc
-systable_beginscan(Relation scanned, Oid index, bool index_ok, Snapshot snapshot, int num_keys, ScanKey keys)
+systable_beginscan(Relation scanned, Oid index, bool index_ok,
+				   Snapshot snapshot, int num_keys, ScanKey keys)
 {
 	found_rows[me->id].next = 0;
 	return NULL;
@@ -288,7 +296,8 @@ systable_getnext(SysScanDesc scan)
 	HeapTuple	tuple;
 	Form_pg_extension form;
 
-	if (row == &database->extensions[MAX_EXTENSION_ROWS] || !OidIsValid(row->oid))
+	if (row == &database->extensions[MAX_EXTENSION_ROWS] ||
+		!OidIsValid(row->oid))
 		return NULL;
 	tuple = make_row(row->xmin);
 	if (TransactionIdIsValid(row->xmax))
@@ -344,7 +353,8 @@ UnlockRelationOid(Oid oid, LOCKMODE lockmode)
 
 /* The lock of the mark; processes of one group do not exclude each other. */
 LockAcquireResult
-LockAcquire(const LOCKTAG *tag, LOCKMODE lockmode, bool for_session, bool dont_wait)
+LockAcquire(const LOCKTAG *tag, LOCKMODE lockmode, bool for_session,
+			bool dont_wait)
 {
 	Database   *database = my_database();
 
@@ -377,7 +387,8 @@ LockRelease(const LOCKTAG *tag, LOCKMODE lockmode, bool for_session)
 
 Buffer
 ReadBufferWithoutRelcache(CompatFile file, ForkNumber fork, BlockNumber block,
-						  ReadBufferMode mode, BufferAccessStrategy strategy, bool permanent)
+						  ReadBufferMode mode, BufferAccessStrategy strategy,
+						  bool permanent)
 {
 	may_fail();
 	ProcessStep();
@@ -407,7 +418,8 @@ fill_page(Buffer buffer)
 	ItemIdSetNormal(&header->pd_linp[0], ROW_OFFSET, BLCKSZ - ROW_OFFSET);
 	tuple->t_hoff = ROW_HEADER;
 	if ((buffer - 1) % 2 == 0)
-		((Form_pg_sequence_data) ((char *) tuple + ROW_HEADER))->last_value = disk->value;
+		((Form_pg_sequence_data) ((char *) tuple + ROW_HEADER))->last_value =
+			disk->value;
 	else
 		memcpy((char *) tuple + ROW_HEADER, &disk->guard, sizeof(Guard));
 }
@@ -458,7 +470,8 @@ GenericXLogFinish(GenericXLogState *state)
 		me->num_pages != 2)
 		PromiseBroken("a page of the mark is missing from its record, or is not locked");
 	database->disk.value = ((Form_pg_sequence_data) sequence)->last_value;
-	memcpy(&database->disk.guard, images[me->id].page[1] + ROW_OFFSET + ROW_HEADER, sizeof(Guard));
+	memcpy(&database->disk.guard,
+		   images[me->id].page[1] + ROW_OFFSET + ROW_HEADER, sizeof(Guard));
 	DiskWritten(database);
 	MemoryFullBarrier();
 	counts.moves++;

@@ -194,8 +194,8 @@ main(int argc, char **argv)
 		counts.steps += step;
 	}
 	if (!holds)
-		printf("seed %llu, step %llu: %s\n",
-			   (unsigned long long) seed, (unsigned long long) step, PromiseWhatBroke());
+		printf("seed %llu, step %llu: %s\n", (unsigned long long) seed,
+			   (unsigned long long) step, PromiseWhatBroke());
 	print_counts(num_seeds, seconds() - start);
 	if (!holds && shrink_to != NULL && !shrink(shrink_to))
 		return 2;

@@ -32,7 +32,8 @@ typedef struct Field
 } Field;
 
 #define FIELD(name, reads, writes) \
-	{offsetof(SharedState, name), sizeof(((SharedState *) NULL)->name), reads, writes}
+	{offsetof(SharedState, name), sizeof(((SharedState *) NULL)->name), \
+	reads, writes}
 
 /* All others are guarded by the lock. */
 static const Field fields[] = {
@@ -96,7 +97,8 @@ holds_pages(bool writes)
 
 	for (int i = 0; i < MAX_LWLOCKS; i++)
 	{
-		if (me->lwlocks[i] != NULL && me->lwlocks[i]->tranche == LWTRANCHE_BUFFER_CONTENT &&
+		if (me->lwlocks[i] != NULL &&
+			me->lwlocks[i]->tranche == LWTRANCHE_BUFFER_CONTENT &&
 			(me->lwlock_is_exclusive[i] || !writes))
 			held++;
 	}

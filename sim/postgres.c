@@ -125,7 +125,8 @@ errstart(int elevel, const char *domain)
 	if (me == NULL)
 		return elevel >= ERROR;
 	me->report.elevel = elevel;
-	me->report.code = elevel >= ERROR ? ERRCODE_INTERNAL_ERROR : ERRCODE_SUCCESSFUL_COMPLETION;
+	me->report.code = elevel >= ERROR ?
+		ERRCODE_INTERNAL_ERROR : ERRCODE_SUCCESSFUL_COMPLETION;
 	me->report.message[0] = '\0';
 	return true;
 }
@@ -181,7 +182,8 @@ errfinish(const char *file, int line, const char *function)
 	}
 	PromiseReport(me->report.elevel, name, line);
 	/* it waits until the client reads */
-	if (me->is_deaf && me->report.elevel >= NOTICE && me->report.code != ERRCODE_IO_ERROR && !at_rest)
+	if (me->is_deaf && me->report.elevel >= NOTICE &&
+		me->report.code != ERRCODE_IO_ERROR && !at_rest)
 		ProcessSleep(RandomSize(20 * USECS_PER_SEC), PROCESS_FLUSHES);
 	if (me->report.elevel < ERROR)
 		return;
@@ -260,7 +262,8 @@ LWLockAcquire(LWLock *lock, LWLockMode mode)
 	if (me == NULL)
 		return true;
 	ProcessStep();
-	while (exclusive ? LWLOCK_STATE(lock) != 0 : LWLOCK_STATE(lock) >= EXCLUSIVE)
+	while (exclusive ?
+		   LWLOCK_STATE(lock) != 0 : LWLOCK_STATE(lock) >= EXCLUSIVE)
 		ProcessWait(lock);
 	LWLOCK_STATE(lock) += exclusive ? EXCLUSIVE : 1;
 	while (i < MAX_LWLOCKS && me->lwlocks[i] != NULL)
@@ -375,7 +378,8 @@ ConditionVariablePrepareToSleep(ConditionVariable *variable)
 }
 
 bool
-ConditionVariableTimedSleep(ConditionVariable *variable, long timeout, uint32 event)
+ConditionVariableTimedSleep(ConditionVariable *variable, long timeout,
+							uint32 event)
 {
 	InterruptsCheck();
 	(void) WaitLatch(NULL, 0, timeout, event);
@@ -457,9 +461,10 @@ define_setting(const char *name)
 }
 
 void
-DefineCustomIntVariable(const char *name, const char *short_desc, const char *long_desc,
-						int *variable, int boot, int least, int most,
-						GucContext context, int flags, GucIntCheckHook check_hook,
+DefineCustomIntVariable(const char *name, const char *short_desc,
+						const char *long_desc, int *variable, int boot,
+						int least, int most, GucContext context, int flags,
+						GucIntCheckHook check_hook,
 						GucIntAssignHook assign_hook, GucShowHook show_hook)
 {
 	define_setting(name);
@@ -467,9 +472,11 @@ DefineCustomIntVariable(const char *name, const char *short_desc, const char *lo
 }
 
 void
-DefineCustomEnumVariable(const char *name, const char *short_desc, const char *long_desc,
-						 int *variable, int boot, const struct config_enum_entry *options,
-						 GucContext context, int flags, GucEnumCheckHook check_hook,
+DefineCustomEnumVariable(const char *name, const char *short_desc,
+						 const char *long_desc, int *variable, int boot,
+						 const struct config_enum_entry *options,
+						 GucContext context, int flags,
+						 GucEnumCheckHook check_hook,
 						 GucEnumAssignHook assign_hook, GucShowHook show_hook)
 {
 	define_setting(name);
@@ -477,10 +484,12 @@ DefineCustomEnumVariable(const char *name, const char *short_desc, const char *l
 }
 
 void
-DefineCustomStringVariable(const char *name, const char *short_desc, const char *long_desc,
-						   char **variable, const char *boot, GucContext context, int flags,
+DefineCustomStringVariable(const char *name, const char *short_desc,
+						   const char *long_desc, char **variable,
+						   const char *boot, GucContext context, int flags,
 						   GucStringCheckHook check_hook,
-						   GucStringAssignHook assign_hook, GucShowHook show_hook)
+						   GucStringAssignHook assign_hook,
+						   GucShowHook show_hook)
 {
 	define_setting(name);
 	*variable = (char *) boot;

@@ -78,9 +78,11 @@ resume(Process *to)
 
 	if (to == from)
 		return;
-	memcpy(from != NULL ? from->statics : world_statics, __start_core_statics, STATICS_SIZE);
+	memcpy(from != NULL ?
+		   from->statics : world_statics, __start_core_statics, STATICS_SIZE);
 	me = to;
-	memcpy(__start_core_statics, to != NULL ? to->statics : world_statics, STATICS_SIZE);
+	memcpy(__start_core_statics, to != NULL ?
+		   to->statics : world_statics, STATICS_SIZE);
 	if (_setjmp(from != NULL ? from->context : world) != 0)
 		return;
 	if (to != NULL && to->is_new)
@@ -126,10 +128,12 @@ choose(void)
 
 			if (is_ready(process))
 				ready[num_ready++] = process;
-			else if (process->state == PROCESS_SLEEPS || process->state == PROCESS_FLUSHES)
+			else if (process->state == PROCESS_SLEEPS ||
+					 process->state == PROCESS_FLUSHES)
 				wake_at = Min(wake_at, process->wake_at);
 			else if (process->state == PROCESS_STALLS &&
-					 (stalls == NULL || process->stalls_until < stalls->stalls_until))
+					 (stalls == NULL ||
+					  process->stalls_until < stalls->stalls_until))
 				stalls = process;
 		}
 		if (num_ready > 0)
@@ -143,7 +147,8 @@ choose(void)
 			chosen->state = PROCESS_READY;
 			return chosen;
 		}
-		if (wake_at != PG_INT64_MAX && (stalls == NULL || RandomOneInOf(STREAM_SCHEDULE, 2)))
+		if (wake_at != PG_INT64_MAX &&
+			(stalls == NULL || RandomOneInOf(STREAM_SCHEDULE, 2)))
 		{
 			PassTime(wake_at - reference);
 			DiskReplicate();
@@ -156,7 +161,9 @@ choose(void)
 	}
 }
 
-/* Go back to the world, which the process does not survive if it has failed. */
+/*
+ * Go back to the world, which the process does not survive if it has failed.
+ */
 static void
 leave(int why)
 {
@@ -199,7 +206,8 @@ ProcessStep(void)
 		at_rest = true;
 	if (!at_rest && RandomOneInOf(STREAM_SCHEDULE, plan.fault_every))
 		leave(FAULT);
-	if (!at_rest && plan.stall_every > 0 && RandomOneInOf(STREAM_SCHEDULE, plan.stall_every))
+	if (!at_rest && plan.stall_every > 0 &&
+		RandomOneInOf(STREAM_SCHEDULE, plan.stall_every))
 	{
 		me->state = PROCESS_STALLS;
 		me->stalls_until = step + RandomSize(plan.longest_stall);
@@ -236,7 +244,8 @@ ProcessWake(const void *object)
 {
 	for (int i = 0; i < plan.num_processes; i++)
 	{
-		if (processes[i].state == PROCESS_WAITS && processes[i].waits_for == object)
+		if (processes[i].state == PROCESS_WAITS &&
+			processes[i].waits_for == object)
 			processes[i].state = PROCESS_READY;
 	}
 }
@@ -274,7 +283,9 @@ ProcessStart(Process *process, void (*run) (void))
 	makecontext(&process->start, run_process, 0);
 }
 
-/* Run processes until something happens to the world; false: this is the end. */
+/*
+ * Run processes until something happens to the world; false: this is the end.
+ */
 bool
 ProcessRun(void)
 {

@@ -27,7 +27,10 @@ typedef struct MadeId
 /* in us */
 #define LONGEST_LAG	6500000
 
-/* For how long the clock has been there or higher since the postmaster's start. */
+/*
+ * For how long the clock has been there or higher since the postmaster's
+ * start.
+ */
 typedef struct Stay
 {
 	int64		offset;
@@ -49,7 +52,7 @@ static int64 highest_ever;		/* by any server of this seed */
 static int64 last_offset;
 static int64 stepped_at;		/* when the offset changed last */
 static int64 lagged;			/* for how long ids were behind the clock */
-static int64 lags_at;			/* a call that made one; 0: none since a step */
+static int64 lags_at;			/* a call that made one; 0: none yet */
 static int64 envelope;			/* the id clock was never later, */
 static int64 envelope_at;		/* at this instant of the reference clock */
 static int64 highest_since;		/* that a look can have believed since */
@@ -137,12 +140,16 @@ note_clock(int64 elapsed)
 			highest_ever = Max(highest_ever, highest_offset);
 			return;
 		}
-		/* it was there or higher for as long as it was at the next higher one */
+
+		/*
+		 * it was there or higher for as long as it was at the next higher one
+		 */
 		memset(&stays[num_stays], 0, sizeof(Stay));
 		stays[num_stays].offset = PG_INT64_MAX;
 		for (i = 0; i < num_stays; i++)
 		{
-			if (stays[i].offset > offset && stays[i].offset < stays[num_stays].offset)
+			if (stays[i].offset > offset &&
+				stays[i].offset < stays[num_stays].offset)
 				stays[num_stays] = stays[i];
 		}
 		stays[num_stays++].offset = offset;
@@ -159,7 +166,8 @@ note_clock(int64 elapsed)
 		else
 		{
 			/* nobody need have looked for a second */
-			stay->duration += elapsed + (stay->lower <= USECS_PER_SEC ? stay->lower : 0);
+			stay->duration += elapsed + (stay->lower <= USECS_PER_SEC ?
+										 stay->lower : 0);
 			stay->lower = 0;
 			if (stay->duration >= 2900000)
 				highest_offset = Max(highest_offset, stay->offset);
@@ -190,8 +198,8 @@ PromiseNoteClock(int64 elapsed)
 }
 
 /*
- * The id clock of the server, without max_set_back, and with what the guard says
- * if a call goes by that first.  It never goes back.
+ * The id clock of the server, without max_set_back, and with what the guard
+ * says if a call goes by that first.  It never goes back.
  */
 static int64
 id_clock(const Disk *disk)
@@ -201,11 +209,14 @@ id_clock(const Disk *disk)
 	int64		ids = PG_INT64_MIN / 2;
 
 	if (memory_exists && state->clock.started)
-		ids = Max(reference + state->clock.offset, (int64) state->clock.pace.value + slow);
+		ids = Max(reference + state->clock.offset,
+				  (int64) state->clock.pace.value + slow);
 	/* under the lock, it is about to be changed by what was read before */
-	if (memory_exists && state->clock.started && !LWLockIsExclusive(&state->lock))
+	if (memory_exists && state->clock.started &&
+		!LWLockIsExclusive(&state->lock))
 	{
-		if (ids_seen_in == run && ids < ids_seen + (reference - ids_seen_at) / 8 * 7 - 100)
+		if (ids_seen_in == run &&
+			ids < ids_seen + (reference - ids_seen_at) / 8 * 7 - 100)
 			PromiseBroken("the id clock goes back by " INT64_FORMAT " us", ids_seen - ids);
 		ids_seen = ids;
 		ids_seen_at = reference;
@@ -223,15 +234,17 @@ PromiseCallBegins(void)
 }
 
 /*
- * Ids are ahead of the clock only because it was set back, by no more than that
- * and max_set_back, and by no more than max_ahead.
+ * Ids are ahead of the clock only because it was set back, by no more than
+ * that and max_set_back, and by no more than max_ahead.
  */
 static void
 check_honesty(int64 id, uint64 tick)
 {
 	int64		elapsed = reference - envelope_at;
-	int64		ahead = setting_max_ahead < 0 || me->ahead_began < 0 ? -1 :
-	Max(setting_max_ahead, me->ahead_began) * INT64CONST(1000) + world_layout->tick;
+	int64		ahead = setting_max_ahead < 0 || me->ahead_began < 0 ?
+	-1 :
+	Max(setting_max_ahead, me->ahead_began) * INT64CONST(1000) +
+	world_layout->tick;
 	int64		instant = LayoutTickToTime(world_layout, tick);
 	int64		wall = WALL_AT_REFERENCE_0 + reference + highest_since;
 
@@ -255,8 +268,10 @@ check_honesty(int64 id, uint64 tick)
 	if (ahead >= 0 && instant > Max(envelope, wall) + ahead + 20000)
 		PromiseBroken("id " INT64_FORMAT " is ahead of the id clock by " INT64_FORMAT " us", id, instant - envelope);
 	wall = WALL_AT_REFERENCE_0 + reference + me->highest_since;
-	if (ahead >= 0 && setting_max_set_back >= 0 && configuration == me->configuration &&
-		instant > wall + setting_max_set_back * USECS_PER_SEC + ahead + USECS_PER_SEC)
+	if (ahead >= 0 && setting_max_set_back >= 0 &&
+		configuration == me->configuration &&
+		instant > wall + setting_max_set_back * USECS_PER_SEC + ahead +
+		USECS_PER_SEC)
 		PromiseBroken("id " INT64_FORMAT " is ahead of the clock by " INT64_FORMAT " us", id, instant - wall);
 }
 
@@ -283,15 +298,16 @@ PromiseNewServer(bool by_crash)
 
 /*
  * A call may go by an old time while a step is not believed, but for no longer
- * than three seconds that were watched, which a call does for a second at most.
- * If an earlier step was in doubt, that one is believed first.
+ * than three seconds that were watched, which a call does for a second at
+ * most.  If an earlier step was in doubt, that one is believed first.
  */
 static void
 check_lag(int64 id, uint64 tick)
 {
 	if (me->began <= stepped_at)
 		return;
-	if (LayoutTickInstant(world_layout, tick + 1) > WALL_AT_REFERENCE_0 + me->began + wall_offset)
+	if (LayoutTickInstant(world_layout, tick + 1) >
+		WALL_AT_REFERENCE_0 + me->began + wall_offset)
 	{
 		lags_at = 0;
 		return;
@@ -315,10 +331,13 @@ remember(int64 id, const Database *database)
 	 * created
 	 */
 	const Disk *seen = TransactionSees(database);
-	int			incarnation = OidIsValid(seen->extension) ? seen->incarnation : database->disk.incarnation;
-	uint64		hash = ((uint64) id * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - ID_BITS);
+	int			incarnation = OidIsValid(seen->extension) ?
+	seen->incarnation : database->disk.incarnation;
+	uint64		hash =
+	((uint64) id * UINT64CONST(0x9e3779b97f4a7c15)) >> (64 - ID_BITS);
 
-	for (; made[hash].seed == made_seed; hash = (hash + 1) & ((1 << ID_BITS) - 1))
+	for (; made[hash].seed == made_seed;
+		 hash = (hash + 1) & ((1 << ID_BITS) - 1))
 	{
 		if (made[hash].id != id)
 			continue;
@@ -389,27 +408,33 @@ PromiseIds(int64 first, int64 last)
 
 	if (!plan.leased && worker_id != setting_worker_id)
 		PromiseBroken("id " INT64_FORMAT " is of worker %d, but the setting is %d", last, (int) worker_id, setting_worker_id);
-	if (LayoutGet(world_layout, FIELD_DATACENTER, last) != setting_datacenter_id)
+	if (LayoutGet(world_layout, FIELD_DATACENTER, last) !=
+		setting_datacenter_id)
 		PromiseBroken("id " INT64_FORMAT " is of another datacenter than %d", last, setting_datacenter_id);
-	if (LayoutGet(world_layout, FIELD_TIMELINE, last) != (GetWALInsertionTimeLine() & LayoutLargest(world_layout, FIELD_TIMELINE)))
+	if (LayoutGet(world_layout, FIELD_TIMELINE, last) !=
+		(GetWALInsertionTimeLine() &
+		 LayoutLargest(world_layout, FIELD_TIMELINE)))
 		PromiseBroken("id " INT64_FORMAT " is of another timeline", last);
 	if (tick > (uint64) world_layout->last_tick)
 		PromiseBroken("id " INT64_FORMAT " is beyond the last tick", last);
 	check_lag(last, tick);
 	/* worker ids are elsewhere in ids of another layout */
-	if (!plan.transact && layouts[0].hash != layouts[1].hash && first <= database->largest[1 - layout])
+	if (!plan.transact && layouts[0].hash != layouts[1].hash &&
+		first <= database->largest[1 - layout])
 		PromiseBroken("id " INT64_FORMAT " is below " INT64_FORMAT ", which is of another layout",
 					  first, database->largest[1 - layout]);
 	database->largest[layout] = Max(database->largest[layout], last);
 
 	/* an extension that is being created, or is gone, has no bound there */
 	has_bound = OidIsValid(disk->extension) && database->changer != me;
-	if (has_bound && on_disk.extension == disk->extension && last > largest_of(&on_disk))
+	if (has_bound && on_disk.extension == disk->extension &&
+		last > largest_of(&on_disk))
 		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, largest_of(&on_disk));
 	if (configured_standby > 0)
 		standby = DiskAt(database, on_standby[configured_standby - 1]);
 	/* in a statement that began after it was named */
-	if (has_bound && configured_standby > 0 && me->configuration == configuration &&
+	if (has_bound && configured_standby > 0 &&
+		me->configuration == configuration &&
 		standby.extension == disk->extension && last > largest_of(&standby))
 		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby));
 	if (is_quiet && first <= disk->found)
@@ -419,7 +444,8 @@ PromiseIds(int64 first, int64 last)
 	 * the ids of a database are in the order of the calls, to within a
 	 * reservation
 	 */
-	if (is_quiet && tick + Max(2 * USECS_PER_SEC / world_layout->tick, 1) < me->furthest)
+	if (is_quiet &&
+		tick + Max(2 * USECS_PER_SEC / world_layout->tick, 1) < me->furthest)
 		PromiseBroken("id " INT64_FORMAT ", tick " UINT64_FORMAT ", is far below tick " UINT64_FORMAT " of an earlier call",
 					  first, tick, me->furthest);
 	database->furthest = Max(database->furthest, tick);
@@ -438,7 +464,8 @@ is_in_the_way(void)
 	const Database *database = &databases[me->database];
 	const Disk *disk = TransactionSees(database);
 	const SharedState *state = (SharedState *) memory;
-	int64		furthest = Max(disk->advanced, Max(disk->value, disk->guard.bound));
+	int64		furthest = Max(disk->advanced, Max(disk->value,
+												   disk->guard.bound));
 	uint64		tick = (furthest >> world_layout->shift[FIELD_TIME]) + 2;
 	int64		now = me->ids_began;
 
@@ -446,15 +473,20 @@ is_in_the_way(void)
 	{
 		case ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD:
 			/* what it knew of a mark is gone */
-			if (!OidIsValid(disk->extension) || disk->extension != me->extension_before)
+			if (!OidIsValid(disk->extension) ||
+				disk->extension != me->extension_before)
 				return true;
 			if (setting_max_set_back >= 0)
 			{
 				/* another database may have raised the id clock since then */
 				if (strstr(me->report.message, "set back") != NULL)
-					return me->ids_began - me->began > state->clock.offset + setting_max_set_back * USECS_PER_SEC - 20000 ||
-						id_clock(disk) - reference > state->clock.offset + setting_max_set_back * USECS_PER_SEC - 20000;
-				now = Min(now, me->began + state->clock.offset + setting_max_set_back * USECS_PER_SEC);
+					return me->ids_began - me->began > state->clock.offset +
+						setting_max_set_back * USECS_PER_SEC - 20000 ||
+						id_clock(disk) - reference > state->clock.offset +
+						setting_max_set_back * USECS_PER_SEC - 20000;
+				now = Min(now,
+						  me->began + state->clock.offset +
+						  setting_max_set_back * USECS_PER_SEC);
 			}
 			else if (strstr(me->report.message, "set back") != NULL)
 				return false;
@@ -467,10 +499,15 @@ is_in_the_way(void)
 					tick = Max(tick, state->slots[i].limit.value);
 			}
 			for (int i = 0; i < MAX_LANES; i++)
-				tick = Max(tick, (state->lanes[i].word.value >> world_layout->bits[FIELD_SEQUENCE]) + 2);
-			return setting_max_ahead < 0 || plan.set_mark || has_other_layout ||
+				tick = Max(tick,
+						   (state->lanes[i].word.value >>
+							world_layout->bits[FIELD_SEQUENCE]) +
+						   2);
+			return setting_max_ahead < 0 || plan.set_mark ||
+				has_other_layout ||
 				LayoutTickInstant(world_layout, tick) > now - 20000 +
-				setting_max_ahead * INT64CONST(1000) / world_layout->tick / 2 * world_layout->tick;
+				setting_max_ahead * INT64CONST(1000) / world_layout->tick /
+				2 * world_layout->tick;
 		case ERRCODE_SNOWFLAKE_BEFORE_EPOCH:
 			return disk->value == 0 && disk->guard.bound == 0;
 		case ERRCODE_SNOWFLAKE_NO_LEASE:
@@ -497,7 +534,8 @@ PromiseReport(int elevel, const char *file, int line)
 	if (elevel < ERROR)
 		return;
 	if (WorldMustGiveIds() && strcmp(me->doing, "nextval") == 0 &&
-		me->report.code != ERRCODE_QUERY_CANCELED && me->report.code != ERRCODE_ADMIN_SHUTDOWN)
+		me->report.code != ERRCODE_QUERY_CANCELED &&
+		me->report.code != ERRCODE_ADMIN_SHUTDOWN)
 		PromiseBroken("no id although nothing is in the way: %s:%d", file, line);
 	if (has_same_mark() && me->began > stepped_at && !is_in_the_way())
 		PromiseBroken("an error names what is not in the way: %s", me->report.message);
@@ -507,8 +545,8 @@ PromiseReport(int elevel, const char *file, int line)
 void
 PromiseNothingLeft(void)
 {
-	if (me->num_lwlocks > 0 || me->num_pages > 0 || me->num_relations[0] > 0 || me->num_relations[1] > 0 || me->num_guc_levels > 0 ||
-		me->num_pins > 0 ||
-		me->holds_mark || InterruptHoldoffCount > 0)
+	if (me->num_lwlocks > 0 || me->num_pages > 0 || me->num_relations[0] > 0 ||
+		me->num_relations[1] > 0 || me->num_guc_levels > 0 ||
+		me->num_pins > 0 || me->holds_mark || InterruptHoldoffCount > 0)
 		PromiseBroken("%s leaves something locked or held", me->doing);
 }

@@ -38,8 +38,10 @@ StreamGrow(Stream *stream, int number)
 {
 	if (number <= stream->space)
 		return;
-	stream->decisions = realloc(stream->decisions, sizeof(uint64) * number * 2);
-	memset(stream->decisions + stream->space, 0, sizeof(uint64) * (number * 2 - stream->space));
+	stream->decisions =
+		realloc(stream->decisions, sizeof(uint64) * number * 2);
+	memset(stream->decisions + stream->space, 0,
+		   sizeof(uint64) * (number * 2 - stream->space));
 	stream->space = number * 2;
 }
 
@@ -53,7 +55,8 @@ RandomOf(int which, uint64 number)
 	if (number <= 1)
 		return 0;
 	if (random_mode == RANDOM_REPLAY)
-		return stream->next < stream->number ? stream->decisions[stream->next++] % number : 0;
+		return stream->next < stream->number ?
+			stream->decisions[stream->next++] % number : 0;
 	decision = pg_prng_uint64(&stream->prng) % number;
 	if (random_mode == RANDOM_RECORD)
 	{

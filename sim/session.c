@@ -68,7 +68,8 @@ reserve_ids(void)
 	int			count = RandomSize(256);
 
 	/* most layouts have no consecutive ids */
-	if (world_layout->order[world_layout->num_fields - 1] != FIELD_SEQUENCE && !RandomOneIn(8))
+	if (world_layout->order[world_layout->num_fields - 1] != FIELD_SEQUENCE &&
+		!RandomOneIn(8))
 		return;
 	begin_call("reserve");
 	(void) GeneratorReservable();
@@ -89,9 +90,11 @@ static int64
 id_ahead(int64 most_us)
 {
 	int64		id = made_since_start +
-	((int64) RandomBelow(most_us / world_layout->tick + 2) << world_layout->shift[FIELD_TIME]);
+	((int64) RandomBelow(most_us / world_layout->tick + 2)
+	 << world_layout->shift[FIELD_TIME]);
 
-	return id < LayoutLargestId(world_layout) ? id : LayoutLargestId(world_layout) - 1;
+	return id < LayoutLargestId(world_layout) ?
+		id : LayoutLargestId(world_layout) - 1;
 }
 
 static void
@@ -122,7 +125,8 @@ set_mark(void)
 
 	begin_call("setval");
 	/* nor when nothing may be in the way of ids */
-	if (TransactionKeeps(database, 0) || !OidIsValid(database->disk.extension) || at_rest)
+	if (TransactionKeeps(database, 0) ||
+		!OidIsValid(database->disk.extension) || at_rest)
 		return;
 	database->relation_locks[0]++;
 	me->num_relations[0]++;
@@ -157,11 +161,14 @@ create_extension(void)
 static void
 change_relations(void)
 {
+	const Disk *seen;
+
 	begin_call("change");
 	switch (RandomBelow(5))
 	{
 		case 0:
-			if (OidIsValid(TransactionSees(&databases[me->database])->extension))
+			seen = TransactionSees(&databases[me->database]);
+			if (OidIsValid(seen->extension))
 				make_id();
 			break;
 		case 1:
@@ -233,8 +240,11 @@ do_something(void)
 	Database   *database = &databases[me->database];
 	int			chance = TransactionIsRunning() ? 98 : RandomBelow(100);
 
-	/* only a statement that was running goes on with functions that are gone */
-	if (!OidIsValid(TransactionSees(database)->extension) && !OidIsValid(me->extension))
+	/*
+	 * only a statement that was running goes on with functions that are gone
+	 */
+	if (!OidIsValid(TransactionSees(database)->extension) &&
+		!OidIsValid(me->extension))
 		chance = 98;
 	if (chance < 80)
 		make_id();

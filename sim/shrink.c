@@ -40,7 +40,8 @@ cut(void)
 		Stream	   *stream = &streams[i];
 
 		stream->number = Min(stream->number, stream->next);
-		while (stream->number > 0 && stream->decisions[stream->number - 1] == 0)
+		while (stream->number > 0 &&
+			   stream->decisions[stream->number - 1] == 0)
 			stream->number--;
 	}
 }
@@ -110,7 +111,8 @@ Shrink(void)
 
 			for (; part > 0 && !is_late(); part /= 2)
 			{
-				for (int from = 0; from < stream->number && !is_late(); from += part)
+				for (int from = 0; from < stream->number && !is_late();
+					 from += part)
 				{
 					int			number = Min(part, stream->number - from);
 
@@ -157,7 +159,8 @@ DecisionsRead(const char *name)
 	{
 		Stream	   *stream;
 
-		if (which < 0 || which >= NUM_STREAMS || index < 0 || index > 100000000)
+		if (which < 0 || which >= NUM_STREAMS || index < 0 ||
+			index > 100000000)
 			return false;
 		stream = &streams[which];
 		StreamGrow(stream, index + 1);

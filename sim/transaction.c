@@ -68,7 +68,8 @@ bool
 TransactionKeeps(const Database *database, int which)
 {
 	return database->locked_until > reference ||
-		(database->changer != NULL && database->changer != me && database->changes[which]);
+		(database->changer != NULL && database->changer != me &&
+		 database->changes[which]);
 }
 
 /* What is committed of a database. */
@@ -83,7 +84,8 @@ TransactionCommitted(const Database *database)
 const Disk *
 TransactionSees(const Database *database)
 {
-	return database->changer == me ? &database->disk : TransactionCommitted(database);
+	return database->changer == me ?
+		&database->disk : TransactionCommitted(database);
 }
 
 /* The files were written to: what shares them has the same contents. */
@@ -123,12 +125,14 @@ TransactionBegin(void)
 {
 	Transaction *transaction = mine();
 
-	if (transaction->num_levels == MAX_LEVELS || transaction->num_xids == MAX_XIDS)
+	if (transaction->num_levels == MAX_LEVELS ||
+		transaction->num_xids == MAX_XIDS)
 		return false;
 	if (transaction->num_levels == 0)
 		transaction->changed_at = -1;
 	transaction->levels[transaction->num_levels].xid = next_xid;
-	transaction->levels[transaction->num_levels].before = databases[me->database].disk;
+	transaction->levels[transaction->num_levels].before =
+		databases[me->database].disk;
 	transaction->xids[transaction->num_xids] = next_xid++;
 	transaction->level_of[transaction->num_xids++] = transaction->num_levels++;
 	Say(transaction->num_levels == 1 ? "begins a transaction" : "sets a savepoint");
@@ -187,7 +191,8 @@ TransactionRewrite(int which)
 {
 	Database   *database = &databases[me->database];
 
-	if (!take_relation(database, which) || !OidIsValid(database->disk.extension))
+	if (!take_relation(database, which) ||
+		!OidIsValid(database->disk.extension))
 		return;
 	Say("gives the %s a new file", which == 0 ? "mark" : "guard");
 	if (which == 1)
@@ -247,7 +252,8 @@ TransactionDrop(void)
 	/* with it go its bounds and what was promised about these */
 	memset(&database->disk.guard, 0, sizeof(Guard));
 	database->disk.value = 0;
-	database->disk.found = database->disk.found_guard = database->disk.advanced = 0;
+	database->disk.found = database->disk.found_guard =
+		database->disk.advanced = 0;
 	database->disk.extension = InvalidOid;
 }
 
@@ -305,7 +311,8 @@ TransactionRollback(void)
 		/* what was made above an advance may be gone with it */
 		WorldNewMark(database);
 	}
-	while (transaction->num_xids > 0 && transaction->level_of[transaction->num_xids - 1] >= last)
+	while (transaction->num_xids > 0 &&
+		   transaction->level_of[transaction->num_xids - 1] >= last)
 		transaction->num_xids--;
 	transaction->num_levels = last;
 }
@@ -325,7 +332,8 @@ TransactionCommit(void)
 		transaction->levels[0].before = database->disk;
 		DiskLog(database);
 		XLogFlush(lsn = written);
-		while (configured_standby > 0 && on_standby[configured_standby - 1] < lsn)
+		while (configured_standby > 0 &&
+			   on_standby[configured_standby - 1] < lsn)
 		{
 			ProcessStep();
 			ProcessSleep(10000, PROCESS_FLUSHES);

@@ -127,7 +127,9 @@ make_layout(Layout *layout, const int *bits, const char *tick)
 		order[i] = order[j];
 		order[j] = swap;
 	}
-	time_bits = Min(44, LAYOUT_MAX_BITS - bits[0] - bits[1] - bits[2] - bits[3] - bits[4] - bits[5]);
+	time_bits = Min(44,
+					LAYOUT_MAX_BITS - bits[0] - bits[1] - bits[2] - bits[3] -
+					bits[4] - bits[5]);
 	end += sprintf(end, "time:%d tick:%s", time_bits, tick);
 	for (int i = 0; i < 6; i++)
 	{
@@ -141,7 +143,9 @@ make_layout(Layout *layout, const int *bits, const char *tick)
 		elog(PANIC, "invalid layout \"%s\": %s", text, reason);
 	/* one that ends soon */
 	if (RandomOneIn(12))
-		layout->last_tick = (WALL_AT_REFERENCE_0 - layout->epoch + RandomBelow(2 * USECS_PER_MINUTE)) / layout->tick;
+		layout->last_tick = (WALL_AT_REFERENCE_0 - layout->epoch +
+							 RandomBelow(2 * USECS_PER_MINUTE)) /
+			layout->tick;
 	Say("layout %s", text);
 }
 
@@ -186,7 +190,8 @@ note_found(Database *database)
 {
 	database->disk.advanced = 0;
 	database->disk.found_guard = database->disk.guard.bound;
-	database->disk.found = Max(database->disk.value, database->disk.found_guard);
+	database->disk.found =
+		Max(database->disk.value, database->disk.found_guard);
 	if (database->disk.found_guard < database->advanced)
 		PromiseBroken("the advance to " INT64_FORMAT " is lost", database->advanced);
 }
@@ -277,8 +282,8 @@ fit_ids(void)
 }
 
 /*
- * The server goes down, and comes up with the WAL up to a position.  A promotion
- * may lose ids.
+ * The server goes down, and comes up with the WAL up to a position.  A
+ * promotion may lose ids.
  */
 static void
 restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
@@ -289,7 +294,8 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 		(unsigned long long) lsn, (unsigned long long) written);
 	DiskGoBack(lsn, promotion);
 	for (int i = 0; loses_ids && i < plan.num_databases; i++)
-		databases[i].advanced = databases[i].largest[0] = databases[i].largest[1] = 0;
+		databases[i].advanced = databases[i].largest[0] =
+			databases[i].largest[1] = 0;
 	has_lost_ids |= loses_ids;
 	if (promotion)
 		timeline++;
@@ -317,6 +323,13 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 	start_server(by_crash);
 }
 
+/* Set a flag of a process, as a signal handler of PostgreSQL does. */
+static void
+set_flag(Process *process, volatile sig_atomic_t * flag)
+{
+	*(volatile sig_atomic_t *) ProcessStatic(process, (void *) flag) = true;
+}
+
 /* Interrupt a process. */
 static void
 interrupt(bool die)
@@ -325,8 +338,8 @@ interrupt(bool die)
 
 	if (process->state == PROCESS_FREE || process->is_lease_worker)
 		return;
-	*(volatile sig_atomic_t *) ProcessStatic(process, die ? &ProcDiePending : &QueryCancelPending) = true;
-	*(volatile sig_atomic_t *) ProcessStatic(process, &InterruptPending) = true;
+	set_flag(process, die ? &ProcDiePending : &QueryCancelPending);
+	set_flag(process, &InterruptPending);
 	ProcessSetLatch(process);
 	counts.cancels++;
 	Say("process %d is %s", process->id, die ? "terminated" : "canceled");
@@ -388,7 +401,8 @@ step_clock(void)
 	if (RandomOneIn(3))
 		wall_offset = offsets[RandomBelow(lengthof(offsets))];
 	else
-		wall_offset += RandomOneIn(2) ? RandomSize(3000000) : -RandomSize(3000000);
+		wall_offset += RandomOneIn(2) ?
+			RandomSize(3000000) : -RandomSize(3000000);
 	PromiseNoteClock(0);
 	Say("the clock is set to " INT64_FORMAT " us from its start", wall_offset);
 }
@@ -402,7 +416,9 @@ reload(void)
 		case 0:
 			if (plan.leased)
 				return;
-			configured_worker = RandomBelow(LayoutLargest(world_layout, FIELD_WORKER) > 0 ? 4 : 1);
+			configured_worker = RandomBelow(LayoutLargest(world_layout,
+														  FIELD_WORKER) > 0 ?
+											4 : 1);
 			Say("the worker id is set to %d", configured_worker);
 			break;
 		case 1:
@@ -421,7 +437,8 @@ reload(void)
 			Say("the synchronous standby is \"%s\"", standby_names[configured_standby]);
 			break;
 		case 4:
-			configured_datacenter = RandomBelow(LayoutLargest(world_layout, FIELD_DATACENTER) + 1);
+			configured_datacenter =
+				RandomBelow(LayoutLargest(world_layout, FIELD_DATACENTER) + 1);
 			Say("the datacenter id is set to %d", configured_datacenter);
 			break;
 	}
@@ -449,11 +466,13 @@ WorldSignal(void)
 		note_standbys();
 	for (int i = 0; i < plan.num_processes; i++)
 	{
-		if (processes[i].state == PROCESS_FREE || processes[i].configuration == configuration ||
-			*(int *) ProcessStatic(&processes[i], &ParallelWorkerNumber) >= 0 ||
+		if (processes[i].state == PROCESS_FREE ||
+			processes[i].configuration == configuration ||
+			0 <= *(int *) ProcessStatic(&processes[i],
+										&ParallelWorkerNumber) ||
 			!RandomOneInOf(STREAM_WORLD, 2))
 			continue;
-		*(volatile sig_atomic_t *) ProcessStatic(&processes[i], &ConfigReloadPending) = true;
+		set_flag(&processes[i], &ConfigReloadPending);
 		ProcessSetLatch(&processes[i]);
 	}
 }
@@ -487,7 +506,8 @@ copy_database(void)
 		databases[to].disk.found = before.found;
 		databases[to].disk.found_guard = before.found_guard;
 	}
-	memcpy(databases[to].largest, databases[from].largest, sizeof(databases[to].largest));
+	memcpy(databases[to].largest, databases[from].largest,
+		   sizeof(databases[to].largest));
 	WorldNewMark(&databases[to]);
 	DiskLog(&databases[to]);
 	flushed = on_standby[0] = on_standby[1] = written;
@@ -506,7 +526,8 @@ WorldFault(void)
 	int			kind = 0;
 	int			chosen;
 	int			standby = RandomBelow(NUM_STANDBYS);
-	bool		has_all = always_synchronous && configured_standby == standby + 1;
+	bool		has_all = always_synchronous && configured_standby == standby +
+	1;
 
 	for (int i = 0; i < lengthof(kinds); i++)
 		sum += kinds[i];
@@ -518,7 +539,9 @@ WorldFault(void)
 	{
 		case 0:
 			counts.crashes++;
-			restart(RandomOneIn(4) ? flushed + RandomBelow(written - flushed + 1) : flushed, false, false);
+			restart(RandomOneIn(4) ? flushed + RandomBelow(written - flushed +
+														   1) : flushed, false,
+					false);
 			break;
 		case 1:
 
@@ -532,7 +555,10 @@ WorldFault(void)
 				 (has_lost_ids || !has_all)))
 				break;
 			counts.promotions++;
-			/* the time since then comes again if the old primary has lived on */
+
+			/*
+			 * the time since then comes again if the old primary has lived on
+			 */
 			if (RandomOneIn(2))
 				wall_offset -= reference - standby_had_all_at[standby];
 			restart(on_standby[standby], true, !has_all);
@@ -551,7 +577,8 @@ WorldFault(void)
 			copy_database();
 			break;
 		case 7:
-			standby_returns_at[standby] = reference + RandomSize(30 * USECS_PER_SEC);
+			standby_returns_at[standby] =
+				reference + RandomSize(30 * USECS_PER_SEC);
 			Say("standby %d is cut off", standby + 1);
 			break;
 		case 8:
@@ -590,7 +617,8 @@ WorldRest(void)
 	 * grants no more than it does.  Elsewhere it gets beyond all that is
 	 * there.
 	 */
-	if (plan.leased || plan.set_mark || has_other_layout || was_unbounded || RandomOneIn(2))
+	if (plan.leased || plan.set_mark || has_other_layout || was_unbounded ||
+		RandomOneIn(2))
 	{
 		highest = PromiseHighestOffset();
 		wall_offset = Max(Max(wall_offset, highest), 0);
@@ -599,7 +627,8 @@ WorldRest(void)
 		for (int i = 0; i < plan.num_databases; i++)
 		{
 			const Disk *disk = &databases[i].disk;
-			int64		largest = Max(made_since_start, Max(disk->value, disk->guard.bound));
+			int64		largest =
+			Max(made_since_start, Max(disk->value, disk->guard.bound));
 			uint64		tick = largest >> world_layout->shift[FIELD_TIME];
 			TimestampTz made = LayoutTickInstant(world_layout, tick);
 
@@ -609,7 +638,8 @@ WorldRest(void)
 		for (int i = 0; i < lengthof(free_from); i++)
 			furthest = Max(furthest, free_from[i]);
 		/* the id clock is caught up by an eighth of the time */
-		PassTime((furthest - now) * (furthest - now < 30 * USECS_PER_DAY ? 8 : 1));
+		PassTime((furthest - now) * (furthest - now < 30 * USECS_PER_DAY ?
+									 8 : 1));
 	}
 	for (int i = 0; i < plan.num_databases; i++)
 		databases[i].locked_until = 0;
@@ -625,9 +655,11 @@ WorldMustGiveIds(void)
 	const Disk *disk = &databases[me->database].disk;
 	int64		bound = Max(disk->value, disk->guard.bound);
 
-	return at_rest && step > last_step / 10 * 9 && me->began > rested_at && me->configuration == configuration &&
+	return at_rest && step > last_step / 10 * 9 && me->began > rested_at &&
+		me->configuration == configuration &&
 		LaneIdsPerSecond(world_layout) / LaneCount(world_layout) >= 8000 &&
-		WallClock() + USECS_PER_MINUTE < LayoutTickInstant(world_layout, world_layout->last_tick) &&
+		WallClock() + USECS_PER_MINUTE <
+		LayoutTickInstant(world_layout, world_layout->last_tick) &&
 		(bound >> world_layout->shift[FIELD_TIME]) < world_layout->last_tick &&
 		OidIsValid(disk->extension) && !plan.transact && !plan.crowded;
 }
@@ -714,7 +746,8 @@ WorldBegin(void)
 	reference = 1000000 + RandomBelow(1000000);
 	standby_had_all_at[0] = standby_had_all_at[1] = reference;
 	glitch_ends_at = drifted = 0;
-	wall_offset = clock_drift = registry_offset = offset_after_glitch = glitches = 0;
+	wall_offset = clock_drift = registry_offset = offset_after_glitch =
+		glitches = 0;
 	offsets[0] = 0;
 	offsets[1] = RandomSize(10 * USECS_PER_SEC);
 	offsets[2] = PICK(20, 20, 40, 3600) * USECS_PER_SEC;
@@ -776,7 +809,8 @@ WorldLease(void)
 	worker_id = RandomBelow(lengthof(free_from));
 	/* meanwhile, another server may have had it */
 	if (RandomOneIn(4))
-		free_from[worker_id] = Max(free_from[worker_id], now) + RandomSize(3 * USECS_PER_SEC);
+		free_from[worker_id] =
+			Max(free_from[worker_id], now) + RandomSize(3 * USECS_PER_SEC);
 	/* the registry checks its clock, but not to the second */
 	if (RandomOneIn(8) && !at_rest)
 		registry_offset += RandomSize(2 * USECS_PER_SEC) - USECS_PER_SEC;

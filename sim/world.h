@@ -21,8 +21,8 @@ WallClock(void)
 }
 
 /*
- * What the disk has of a database, and what was promised about that: if a crash
- * or a rollback takes back a write, it takes back the promise as well.
+ * What the disk has of a database, and what was promised about that: if a
+ * crash or a rollback takes back a write, it takes back the promise as well.
  */
 typedef struct Disk
 {

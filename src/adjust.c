@@ -46,8 +46,9 @@ adjust_open_mark(Mark *mark, MarkMode mode)
 
 /*
  * begin(), the last call in the extension's script: begin with a mark that was
- * just created.  It is put above all ids made since the start of the server, in
- * any database, because the extension may have been dropped in this one before.
+ * just created.  It is put above all ids made since the start of the server,
+ * in any database, because the extension may have been dropped in this one
+ * before.
  */
 Datum
 snowflake_begin(PG_FUNCTION_ARGS)
@@ -86,8 +87,8 @@ snowflake_begin(PG_FUNCTION_ARGS)
 static void
 adjust_refuse_advance(const Layout *layout, int64 id)
 {
-	const char *time =
-	timestamptz_to_str(LayoutTickToTime(layout, LayoutGet(layout, FIELD_TIME, id)));
+	int64		tick = LayoutGet(layout, FIELD_TIME, id);
+	const char *time = timestamptz_to_str(LayoutTickToTime(layout, tick));
 
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -132,9 +133,11 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		now = ClockNow(layout, &waits);
 		if (force)
 			ClockRaiseIds(LayoutTickInstant(layout, tick));
-		else if (tick > LimitMaxAdvance(layout, ClockTick(layout, ClockIds(now))) + 1)
+		else if (tick >
+				 LimitMaxAdvance(layout, ClockTick(layout, ClockIds(now))) + 1)
 			adjust_refuse_advance(layout, id);
-		result = LimitMove(layout, worker, tick, force ? LIMIT_FORCE : LIMIT_ADVANCE, &found);
+		result = LimitMove(layout, worker, tick, force ?
+						   LIMIT_FORCE : LIMIT_ADVANCE, &found);
 		if (result == LIMIT_LOCKED)
 			LimitWaitForMark(&waits);
 		else if (result == LIMIT_BEFORE_EPOCH)

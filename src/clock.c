@@ -23,17 +23,18 @@
  *		that of the id clock.
  *
  * So a machine that boots years behind can be set right.  Before the first
- * look, the offset of the start counts as the highest one, but is not believed.
- * The postmaster keeps it, and that of the last checkpoint before it, across
- * crashes.  If the library is not preloaded, the first look is the start.
+ * look, the offset of the start counts as the highest one, but is not
+ * believed.  The postmaster keeps it, and that of the last checkpoint before
+ * it, across crashes.  If the library is not preloaded, the first look is the
+ * start.
  *
  * Ids follow the id clock:
  *
  *		The id clock is the believed clock, unless that is set back.  Then it
- *		goes on from where it was, at seven eighths of the pace of the reference
- *		clock, until the believed clock has caught up, as adjtime() does.  So it
- *		goes back by noise only, unless snowflake.max_set_back bounds how far it
- *		may be ahead.
+ *		goes on from where it was, at seven eighths of the pace of the
+ *		reference clock, until the believed clock has caught up, as adjtime()
+ *		does.  So it goes back by noise only, unless snowflake.max_set_back
+ *		bounds how far it may be ahead.
  *
  * The guard stores what it says, and a start goes on from there.
  *
@@ -132,7 +133,9 @@ clock_read_checkpoint(void)
 	return time_t_to_timestamptz(checkpoint);
 }
 
-/* Note the offset of now, unless one has been noted, and that of a checkpoint. */
+/*
+ * Note the offset of now, unless one has been noted, and that of a checkpoint.
+ */
 static void
 clock_note_offset(ClockState *clock, TimestampTz checkpoint)
 {
@@ -148,9 +151,9 @@ clock_note_offset(ClockState *clock, TimestampTz checkpoint)
 }
 
 /*
- * Note the offset of the start, and the checkpoint before that of recovery.  The
- * postmaster calls this whenever it creates shared memory.  If the clock has been
- * set back by then, the start was wrong.
+ * Note the offset of the start, and the checkpoint before that of recovery.
+ * The postmaster calls this whenever it creates shared memory.  If the clock
+ * has been set back by then, the start was wrong.
  */
 void
 ClockNoteStart(ClockState *clock)
@@ -177,8 +180,8 @@ clock_slow(int64 reference)
 }
 
 /*
- * Where the id clock would be without a bound, if that is ahead of the believed
- * clock.
+ * Where the id clock would be without a bound, if that is ahead of the
+ * believed clock.
  */
 static TimestampTz
 clock_paced(ClockState *clock, int64 reference)
@@ -189,8 +192,8 @@ clock_paced(ClockState *clock, int64 reference)
 }
 
 /*
- * How far an offset is ahead of everything that is known about the clock, at an
- * instant of the reference clock.
+ * How far an offset is ahead of everything that is known about the clock, at
+ * an instant of the reference clock.
  */
 static int64
 clock_jump(ClockState *clock, int64 offset, int64 reference)
@@ -245,7 +248,8 @@ clock_note_step(int64 step, TimestampTz wall)
 	if (step < 0)
 		StatsAddStepBack(-step, wall);
 	if (llabs(step) >= SMALLEST_LOGGED ||
-		(step < 0 && setting_max_ahead >= 0 && -step > setting_max_ahead * INT64CONST(1000)))
+		(step < 0 && setting_max_ahead >= 0 &&
+		 -step > setting_max_ahead * INT64CONST(1000)))
 		ereport(LOG_SERVER_ONLY,
 				(step > 0 ?
 				 errmsg("clock was stepped forward by %.3f s", step / 1e6) :
@@ -268,7 +272,8 @@ ClockIds(TimestampTz believed)
 	/* until a database with ids is entered, or the clock is set back */
 	if (likely((int64) pg_atomic_read_u64(&shared->clock.pace) == DT_NOBEGIN))
 		return believed;
-	return clock_bounded(clock_paced(&shared->clock, ClockReference()), believed);
+	return clock_bounded(clock_paced(&shared->clock, ClockReference()),
+						 believed);
 }
 
 /* The caller holds the lock. */
@@ -291,8 +296,8 @@ ClockRaiseIds(TimestampTz ids)
 }
 
 /*
- * Judge the wall clock, and note in *clock what follows.  Returns the step that
- * is believed now, in us.
+ * Judge the wall clock, and note in *clock what follows.  Returns the step
+ * that is believed now, in us.
  */
 static int64
 clock_judge(ClockState *clock, ClockReading *reading)
@@ -314,7 +319,8 @@ clock_judge(ClockState *clock, ClockReading *reading)
 
 	/* before the first look, not even the offset of the start was checked */
 	if (!clock->started || (is_believed && clock_is_doubtful(clock, used)))
-		reading->refused = clock_is_too_far(clock_jump(clock, used, reference));
+		reading->refused =
+			clock_is_too_far(clock_jump(clock, used, reference));
 	if (is_believed && !reading->refused)
 	{
 		step = used - clock->offset;
@@ -335,7 +341,8 @@ clock_judge(ClockState *clock, ClockReading *reading)
 	reading->wall = wall;
 	reading->time = reference + (reading->refused ? clock->offset : used);
 	reading->doubt = reading->refused || is_believed ? 0 : offset - used;
-	reading->doubted_for = clock->doubted ? reference - clock->doubted_since : 0;
+	reading->doubted_for = clock->doubted ?
+		reference - clock->doubted_since : 0;
 	reading->jump = clock_jump(clock, offset, reference);
 	return step;
 }
@@ -416,14 +423,15 @@ ClockPeek(TimestampTz ids)
 		clock_raise_ids(&clock, ids, ClockReference());
 	(void) clock_judge(&clock, &reading);
 	/* sooner or later */
-	reading.refused = (!clock.started || reading.doubt > 0) && clock_is_too_far(reading.jump);
+	reading.refused = (!clock.started || reading.doubt > 0) &&
+		clock_is_too_far(reading.jump);
 	clock_add_ids(&clock, &reading);
 	return reading;
 }
 
 /*
- * The time to use.  Throws an error if the clock has jumped too far.  If a doubt
- * is old, or the old time cannot be used, the call watches the clock.
+ * The time to use.  Throws an error if the clock has jumped too far.  If a
+ * doubt is old, or the old time cannot be used, the call watches the clock.
  */
 TimestampTz
 ClockNow(const Layout *layout, CallWaits *waits)
@@ -451,7 +459,8 @@ ClockCheck(const ClockReading *reading)
 				 errdetail("The clock says %s, but it should be %s. \"snowflake.max_jump\" is %d s.",
 		/* timestamptz_to_str() has one buffer for all of its results */
 						   pstrdup(timestamptz_to_str(reading->wall)),
-						   pstrdup(timestamptz_to_str(reading->wall - reading->jump)),
+						   pstrdup(timestamptz_to_str(reading->wall -
+													  reading->jump)),
 						   setting_max_jump),
 				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.")));
 }
@@ -464,7 +473,7 @@ ClockReportExhausted(const Layout *layout)
 			 errmsg("snowflake layout has no tick left"),
 			 errdetail("The last tick of the layout \"%s\" begins at %s.",
 					   LayoutToText(layout),
-					   timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))),
+					   timestamptz_to_str(LayoutLastInstant(layout))),
 			 errhint("Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server.")));
 }
 

@@ -23,7 +23,8 @@
  */
 #define CLOCK_TIME_TO_BELIEVE	(3 * USECS_PER_SEC)
 #define CLOCK_LOOK_INTERVAL		10000
-#define CLOCK_TIME_TO_WATCH		(CLOCK_TIME_TO_BELIEVE + 10 * CLOCK_LOOK_INTERVAL)
+#define CLOCK_TIME_TO_WATCH \
+	(CLOCK_TIME_TO_BELIEVE + 10 * CLOCK_LOOK_INTERVAL)
 
 /* For how long a call has waited, in us. */
 typedef struct CallWaits

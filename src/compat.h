@@ -124,8 +124,9 @@ typedef RelFileNode CompatFile;
 static inline CompatFile
 compat_file(Form_pg_class form)
 {
+	Oid			tablespace = form->reltablespace;
 	CompatFile	file = {
-		OidIsValid(form->reltablespace) ? form->reltablespace : MyDatabaseTableSpace,
+		OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace,
 		MyDatabaseId,
 		form->relfilenode
 	};
@@ -155,7 +156,8 @@ compat_file(Form_pg_class form)
 #define compat_register_tranche(tranche, name) ((void) 0)
 #else
 #define compat_new_tranche(name) LWLockNewTrancheId()
-#define compat_register_tranche(tranche, name) LWLockRegisterTranche(tranche, name)
+#define compat_register_tranche(tranche, \
+	name) LWLockRegisterTranche(tranche, name)
 #endif
 
 /*

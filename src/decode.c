@@ -7,8 +7,8 @@
  * generator may still make the same ones.
  *
  * The layout of a call and the row that it returns, which other SQL functions
- * use, too, are kept from one call to the next, because a query calls a function
- * once per row.
+ * use, too, are kept from one call to the next, because a query calls a
+ * function once per row.
  *
  *-------------------------------------------------------------------------
  */
@@ -101,7 +101,8 @@ CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls, int number)
 
 	if (site->tupdesc == NULL)
 	{
-		MemoryContext oldcontext = MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
+		MemoryContext oldcontext =
+		MemoryContextSwitchTo(fcinfo->flinfo->fn_mcxt);
 		TupleDesc	tupdesc;
 
 		if (get_call_result_type(fcinfo, NULL, &tupdesc) != TYPEFUNC_COMPOSITE)
@@ -131,7 +132,8 @@ CallCheckColumns(TupleDesc tupdesc, int number)
 
 /* One field of an id as SQL sees it; NULL if the layout has no such field. */
 static Datum
-decode_field_datum(const Layout *layout, LayoutField field, int64 id, bool *isnull)
+decode_field_datum(const Layout *layout, LayoutField field, int64 id,
+				   bool *isnull)
 {
 	int64		value = LayoutGet(layout, field, id);
 
@@ -188,6 +190,7 @@ FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
 static int64
 decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 {
+	TimestampTz last = LayoutLastInstant(layout);
 	int64		tick;
 
 	if (!LayoutTimeToTick(layout, instant, &tick))
@@ -199,7 +202,7 @@ decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
 						   LayoutToText(layout),
 						   pstrdup(timestamptz_to_str(layout->epoch)),
-						   pstrdup(timestamptz_to_str(LayoutTickToTime(layout, layout->last_tick))))));
+						   pstrdup(timestamptz_to_str(last)))));
 	return tick;
 }
 
@@ -222,8 +225,10 @@ snowflake_compose(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	layout = CallLayout(fcinfo, LAYOUT_NUM_FIELDS);
 
-	id = LayoutPut(layout, FIELD_TIME,
-				   decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(FIELD_TIME)));
+	id = LayoutPut(
+				   layout, FIELD_TIME,
+				   decode_instant_to_tick(layout,
+										  PG_GETARG_TIMESTAMPTZ(FIELD_TIME)));
 
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
 	{
@@ -245,9 +250,10 @@ Datum
 snowflake_from_timestamp(PG_FUNCTION_ARGS)
 {
 	const Layout *layout = CallLayout(fcinfo, 1);
+	TimestampTz instant = PG_GETARG_TIMESTAMPTZ(0);
+	int64		tick = decode_instant_to_tick(layout, instant);
 
-	PG_RETURN_INT64(LayoutPut(layout, FIELD_TIME,
-							  decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(0))));
+	PG_RETURN_INT64(LayoutPut(layout, FIELD_TIME, tick));
 }
 
 /* The largest id before the tick of any instant; -1 if there is none. */
@@ -284,7 +290,8 @@ snowflake_first_from(PG_FUNCTION_ARGS)
 }
 
 static void
-decode_append_field(StringInfo text, const Layout *layout, LayoutField field, int64 id)
+decode_append_field(StringInfo text, const Layout *layout, LayoutField field,
+					int64 id)
 {
 	int64		value = LayoutGet(layout, field, id);
 
@@ -295,9 +302,9 @@ decode_append_field(StringInfo text, const Layout *layout, LayoutField field, in
 }
 
 /*
- * One of num_fields + 2 lines of a picture: the bits, a bar below the first bit
- * of each field, and the fields from the last to the first, each in the place
- * of its bar.
+ * One of num_fields + 2 lines of a picture: the bits, a bar below the first
+ * bit of each field, and the fields from the last to the first, each in the
+ * place of its bar.
  */
 char *
 DecodePicture(const Layout *layout, int64 id, int line)
@@ -313,7 +320,9 @@ DecodePicture(const Layout *layout, int64 id, int line)
 			LayoutField field = layout->order[i];
 
 			for (int bit = layout->bits[field] - 1; bit >= 0; bit--)
-				appendStringInfoChar(&text, (LayoutGet(layout, field, id) >> bit) & 1 ? '1' : '0');
+				appendStringInfoChar(&text, (LayoutGet(layout, field,
+													   id) >> bit) & 1 ?
+									 '1' : '0');
 			if (i < layout->num_fields - 1)
 				appendStringInfoChar(&text, ' ');
 		}
@@ -331,8 +340,8 @@ DecodePicture(const Layout *layout, int64 id, int line)
 }
 
 /*
- * inspect(id bigint [, layout text]): a picture, line by line, for a terminal of
- * 80 columns:
+ * inspect(id bigint [, layout text]): a picture, line by line, for a terminal
+ * of 80 columns:
  *
  *		00000110100001001101011101011110111110110 00000 01 110 011101110101
  *		|                                         |     |  |   |
@@ -356,7 +365,8 @@ snowflake_inspect(PG_FUNCTION_ARGS)
 	{
 		Datum		line = CStringGetTextDatum(DecodePicture(layout, id, i));
 
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &line, &isnull);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &line,
+							 &isnull);
 	}
 	return (Datum) 0;
 }
@@ -380,7 +390,8 @@ snowflake_layout(PG_FUNCTION_ARGS)
 		values[1] = Int32GetDatum(layout->bits[field]);
 		values[2] = Int32GetDatum(layout->shift[field]);
 		values[3] = Int64GetDatum(LayoutLargest(layout, field));
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,
+							 nulls);
 	}
 	return (Datum) 0;
 }
@@ -400,9 +411,10 @@ snowflake_capacity(PG_FUNCTION_ARGS)
 	values[0] = CStringGetTextDatum(LayoutToText(layout));
 	values[1] = IntervalPGetDatum(&tick);
 	values[2] = TimestampTzGetDatum(layout->epoch);
-	values[3] = TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick));
-	values[4] = Int64GetDatum(INT64CONST(1) << (layout->bits[FIELD_DATACENTER] +
-												layout->bits[FIELD_WORKER]));
+	values[3] = TimestampTzGetDatum(LayoutLastInstant(layout));
+	values[4] =
+		Int64GetDatum(INT64CONST(1) << (layout->bits[FIELD_DATACENTER] +
+										layout->bits[FIELD_WORKER]));
 	values[5] = Int32GetDatum(LaneCount(layout));
 	values[6] = Int64GetDatum(LaneIdsPerSecond(layout));
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));

@@ -31,7 +31,8 @@ ExtensionSchema(void)
 	Oid			schema = get_namespace_oid("snowflake_internal", true);
 
 	return OidIsValid(extension) &&
-		getExtensionOfObject(NamespaceRelationId, schema) == extension ? schema : InvalidOid;
+		getExtensionOfObject(NamespaceRelationId, schema) == extension ?
+		schema : InvalidOid;
 }
 
 /* A function in that schema, or InvalidOid. */

@@ -9,6 +9,7 @@
 #define SNOWFLAKE_EXTENSION_H
 
 extern Oid	ExtensionSchema(void);
-extern Oid	ExtensionFunction(const char *name, const Oid *argtypes, int nargs);
+extern Oid	ExtensionFunction(const char *name, const Oid *argtypes,
+							  int nargs);
 
 #endif							/* SNOWFLAKE_EXTENSION_H */

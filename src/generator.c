@@ -30,30 +30,31 @@
  *
  * generator_find_range() computes both.  If the lane of the session has ids in
  * "from" or, if it is ahead, in its next tick, and that is before the end, we
- * open a window there.  If not, generator_make_room() deals with the end that is
- * in the way: it moves the limit, waits, or throws the error of that end.  Then
- * we look at everything again.
+ * open a window there.  If not, generator_make_room() deals with the end that
+ * is in the way: it moves the limit, waits, or throws the error of that end.
+ * Then we look at everything again.
  *
- * The ceiling is max_ahead after the id clock, or half of that for a session that
- * comes again within two ticks: those who take all they can get leave the other
- * half to those who come now and then.  A call whose tick is above the ceiling
- * takes its id first, and then waits until the ceiling gets there: first come,
- * first served.  It waits for at most snowflake.max_wait, not counting the time
- * in which it moves the limit, and takes no id if that would not do.  If the wait
- * is canceled, it takes no other one until the ceiling has got there.
+ * The ceiling is max_ahead after the id clock, or half of that for a session
+ * that comes again within two ticks: those who take all they can get leave the
+ * other half to those who come now and then.  A call whose tick is above the
+ * ceiling takes its id first, and then waits until the ceiling gets there:
+ * first come, first served.  It waits for at most snowflake.max_wait, not
+ * counting the time in which it moves the limit, and takes no id if that would
+ * not do.  If the wait is canceled, it takes no other one until the ceiling
+ * has got there.
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids, and while nobody
- * moves the limit or reloads the configuration.  Until then, an id costs a look
- * at the clock, a few comparisons and a compare-and-swap.
+ * moves the limit or reloads the configuration.  Until then, an id costs a
+ * look at the clock, a few comparisons and a compare-and-swap.
  *
- * Why no id is made twice: while a server runs, two of its ids differ in
- * lane, tick or sequence (invariant 1 in lane.c).  Across a start they differ
- * in the tick: before the start, every id was below a limit that the flushed
- * mark covers (invariant 4 in limit.c); after it, no window opens below the
- * first tick that the mark leaves free (invariant 5).  A promotion is a start,
- * too; ids whose mark had not reached the standby differ in the timeline, if
- * the layout has one.  Ids of two servers differ in the worker or datacenter id
+ * Why no id is made twice: while a server runs, two of its ids differ in lane,
+ * tick or sequence (invariant 1 in lane.c).  Across a start they differ in the
+ * tick: before the start, every id was below a limit that the flushed mark
+ * covers (invariant 4 in limit.c); after it, no window opens below the first
+ * tick that the mark leaves free (invariant 5).  A promotion is a start, too;
+ * ids whose mark had not reached the standby differ in the timeline, if the
+ * layout has one.  Ids of two servers differ in the worker or datacenter id
  * or, with leases, in the tick (worker.c).
  *
  *-------------------------------------------------------------------------
@@ -144,23 +145,27 @@ generator_announce(const Layout *layout, const Worker *worker)
 static void
 generator_wait_for_lease(const Worker *worker, CallWaits *waits)
 {
+	TimestampTz ends;
+
 	WorkerAskForLease();
 	if (ClockKeepWaiting(0, WAIT_LEASE, 0, waits))
 		return;
 
+	ends = LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(worker));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 			 errmsg("server has no lease of a worker id for snowflake ids"),
 			 worker->id < 0 ? 0 :
 			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
 					   worker->id,
-					   timestamptz_to_str(LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(worker)))),
+					   timestamptz_to_str(ends)),
 			 errhint("%s", WorkerLeaseWords()->hint)));
 }
 
 /*
  * Take over the settings and the worker.  Read the worker's version first, and
- * take it over last: if anything changes meanwhile, the next comparison shows it.
+ * take it over last: if anything changes meanwhile, the next comparison shows
+ * it.
  */
 static void
 generator_configure(CallWaits *waits)
@@ -182,7 +187,8 @@ generator_configure(CallWaits *waits)
 	 * next tick, so that the session's ids still increase.
 	 */
 	if (last_word != 0 && worker.bits != config.worker.bits)
-		config.next_tick = (last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
+		config.next_tick =
+			(last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
 	while (!LimitEnter(layout))
 		LimitWaitForMark(waits);
 	if (!shared->announced)
@@ -222,7 +228,8 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 	if ((uint64) range->wall_tick >= range->limit ||
 		(uint64) range->wall_tick < range->floor || shared->clock.doubted)
 		now = ClockNow(layout, waits);
-	range->ids_tick = ClockTick(layout, LimitIds(layout, range->lease_end, now));
+	range->ids_tick =
+		ClockTick(layout, LimitIds(layout, range->lease_end, now));
 
 	/*
 	 * If flushing takes longer than the reservation lasts, moving the limit
@@ -247,7 +254,8 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 
 /* Report a mark that leaves no tick to the layout. */
 static void
-generator_report_exhausted(const Layout *layout, uint64 tick, bool other_layout)
+generator_report_exhausted(const Layout *layout, uint64 tick,
+						   bool other_layout)
 {
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
@@ -265,6 +273,7 @@ generator_report_far(const Layout *layout, uint64 tick, const FoundMark *found,
 					 const ClockReading *reading, TimestampTz awaited)
 {
 	const Worker *worker = &config.worker;
+	TimestampTz starts = LayoutTickInstant(layout, worker->lease_start);
 	char	   *wait = psprintf("The time that ids follow is %s, and has to reach %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
 	/* timestamptz_to_str() has one buffer for all of its results */
 								pstrdup(timestamptz_to_str(reading->ids)),
@@ -273,12 +282,14 @@ generator_report_far(const Layout *layout, uint64 tick, const FoundMark *found,
 
 	/* is this mostly because the clock was set back? */
 	if (setting_max_set_back >= 0 &&
-		reading->set_back - setting_max_set_back * USECS_PER_SEC > (awaited - reading->ids) / 2)
+		reading->set_back - setting_max_set_back * USECS_PER_SEC >
+		(awaited - reading->ids) / 2)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("clock was set back too far for snowflake ids"),
 				 errdetail("Ids are ahead of it by %.3f s. \"snowflake.max_set_back\" is %d s, and \"snowflake.max_wait\" is %d ms.",
-						   reading->set_back / 1e6, setting_max_set_back, setting_max_wait),
+						   reading->set_back / 1e6, setting_max_set_back,
+						   setting_max_wait),
 				 errhint(HINT_GO_ON("max_set_back"))));
 	if (found != NULL)
 		ereport(ERROR,
@@ -294,7 +305,7 @@ generator_report_far(const Layout *layout, uint64 tick, const FoundMark *found,
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
 				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. %s",
 						   worker->id,
-						   timestamptz_to_str(LayoutTickInstant(layout, worker->lease_start)), wait),
+						   timestamptz_to_str(starts), wait),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
@@ -327,7 +338,8 @@ generator_read_clock(const Layout *layout)
 	ClockReading reading = ClockRead();
 
 	ClockCheck(&reading);
-	reading.ids = LimitIds(layout, WorkerLeaseEnd(&config.worker), reading.time);
+	reading.ids =
+		LimitIds(layout, WorkerLeaseEnd(&config.worker), reading.time);
 	return reading;
 }
 
@@ -340,22 +352,24 @@ generator_read_clock(const Layout *layout)
  * After a start the mark can be a reservation, and half of max_ahead, further
  * ahead than it may be.  Wait for three reservations even beyond max_wait, so
  * that a restart alone causes no error, unless max_ahead is over 8 s.  Add 2:
- * the limit is the tick after the reservation, and if the mark is in that tick,
- * ids begin in the one after it.
+ * the limit is the tick after the reservation, and if the mark is in that
+ * tick, ids begin in the one after it.
  */
 static bool
 generator_wait_for_clock(const Layout *layout, uint64 tick, uint64 ahead,
 						 const FoundMark *found, CallWaits *waits)
 {
 	ClockReading reading = generator_read_clock(layout);
-	int64		after_start = found != NULL ? (3 * LimitReservation(layout) + 2) * layout->tick : 0;
+	int64		ticks = 3 * LimitReservation(layout) + 2;
+	int64		after_start = found != NULL ? ticks * layout->tick : 0;
 	int64		missing = generator_missing(layout, tick, ahead, &reading);
 
 	if (missing <= 0)
 		return true;
 
 	/* a clock that is right may only be in doubt, which may end at any time */
-	if (reading.doubt > 0 && missing <= reading.doubt + after_start && ClockKeepWatching(waits))
+	if (reading.doubt > 0 && missing <= reading.doubt + after_start &&
+		ClockKeepWatching(waits))
 		return false;
 	if (!ClockKeepWaiting(reading.doubt > 0 ? 0 : missing, WAIT_CLOCK,
 						  missing <= after_start ? after_start : 0, waits))
@@ -384,7 +398,8 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 	}
 	if (tick > range->ceiling)
 	{
-		(void) generator_wait_for_clock(layout, tick, range->ahead, NULL, waits);
+		(void) generator_wait_for_clock(layout, tick, range->ahead, NULL,
+										waits);
 		return;
 	}
 	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED, &found))
@@ -399,8 +414,10 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 			break;
 		case LIMIT_IS_FAR:
 			if (found.tick > (uint64) layout->last_tick)
-				generator_report_exhausted(layout, found.tick, found.other_layout);
-			(void) generator_wait_for_clock(layout, found.tick, found.ahead, &found, waits);
+				generator_report_exhausted(layout, found.tick,
+										   found.other_layout);
+			(void) generator_wait_for_clock(layout, found.tick, found.ahead,
+											&found, waits);
 			break;
 	}
 }
@@ -411,7 +428,8 @@ generator_can_claim(const Layout *layout, uint64 tick, const TickRange *range,
 					const CallWaits *waits)
 {
 	ClockReading reading = generator_read_clock(layout);
-	int64		missing = generator_missing(layout, tick, range->ahead, &reading);
+	int64		missing = generator_missing(layout, tick, range->ahead,
+											&reading);
 
 	return missing <= 0 ||
 		(reading.doubt == 0 && claimed_tick <= range->ceiling &&
@@ -460,9 +478,12 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		lane_tick = LaneNextTick(layout, lane);
 		tick = Max(range.from, lane_tick);
 		if (tick >= range.end ||
-			(tick > range.ceiling && !generator_can_claim(layout, tick, &range, waits)))
+			(tick > range.ceiling &&
+			 !generator_can_claim(layout, tick, &range, waits)))
 		{
-			/* if the last tick that a slow flush reserved is full, start over */
+			/*
+			 * if the last tick that a slow flush reserved is full, start over
+			 */
 			if (range.is_overtaken)
 				range.first_ids_tick = PG_UINT64_MAX;
 			else
@@ -470,7 +491,9 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 			continue;
 		}
 
-		/* try once to move the limit early, so that nobody has to wait for it */
+		/*
+		 * try once to move the limit early, so that nobody has to wait for it
+		 */
 		if (tried || range.is_overtaken || !LimitHalfUsed(layout, tick))
 			break;
 		(void) LimitMove(layout, &config.worker, tick, LIMIT_EARLY, &found);
@@ -478,17 +501,21 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 	}
 
 	/* invariant 5, and the lease */
-	Assert(tick >= range.floor && tick >= config.worker.lease_start && tick < range.end);
+	Assert(tick >= range.floor && tick >= config.worker.lease_start &&
+		   tick < range.end);
 	window.ahead = range.ahead;
 	window.limit = range.limit;
 	window.reloaded_at = PgReloadTime;
 	window.lane.version = config.worker.version;
 	window.lane.word = &shared->lanes[lane].word;
-	window.lane.first = window.lane.initial = tick << config.layout.bits[FIELD_SEQUENCE];
+	window.lane.first = tick << config.layout.bits[FIELD_SEQUENCE];
+	window.lane.initial = window.lane.first;
 	window.lane.last = window.lane.first | config.sequence_mask;
 	/* a lane that is ahead is used up in each tick */
-	if (setting_sequence_start == SEQUENCE_START_RANDOM && lane_tick <= range.from && !block)
-		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) & (config.sequence_mask >> 1);
+	if (setting_sequence_start == SEQUENCE_START_RANDOM &&
+		lane_tick <= range.from && !block)
+		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) &
+			(config.sequence_mask >> 1);
 	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
 	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
 	/* a clock that was wrong at the second look must not keep it open */
@@ -510,8 +537,10 @@ generator_take(int count, int64 tag_bits)
 		/* invariants 2 and 4 */
 		Assert(last_word > before &&
 			   last_word >> config.layout.bits[FIELD_SEQUENCE] < window.limit);
-		last_id = LayoutPut(&config.layout, FIELD_TIME, last_word >> config.layout.bits[FIELD_SEQUENCE]) |
-			LayoutPut(&config.layout, FIELD_SEQUENCE, last_word & config.sequence_mask) |
+		last_id = LayoutPut(&config.layout, FIELD_TIME,
+							last_word >> config.layout.bits[FIELD_SEQUENCE]) |
+			LayoutPut(&config.layout, FIELD_SEQUENCE,
+					  last_word & config.sequence_mask) |
 			window.id_bits | tag_bits;
 		StatsPend(STATS_IDS, taken);
 	}
@@ -536,7 +565,8 @@ generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
 		if (window.clock_length == 0)
 			claimed_tick = tick;
 		while (window.clock_length == 0 &&
-			   !generator_wait_for_clock(&config.layout, tick, window.ahead, NULL, waits))
+			   !generator_wait_for_clock(&config.layout, tick, window.ahead,
+										 NULL, waits))
 			served_at = GetCurrentTimestamp();
 		return taken;
 	}
@@ -592,19 +622,21 @@ GeneratorReservable(void)
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
 	(void) GeneratorConfigure();
-	ticks = 1 + LimitAhead(layout) / 2 + (double) setting_max_wait * 1000 / layout->tick;
+	ticks = 1 + LimitAhead(layout) / 2 +
+		(double) setting_max_wait * 1000 / layout->tick;
 	return Min((config.sequence_mask + 1.0) * ticks, PG_INT32_MAX);
 }
 
 /*
  * Make a block of consecutive ids, which the layout must have: "count" or, if
- * that is less, as many as the lane has left in its tick.  Returns their number.
- * One "waits", 0 at first, covers all blocks of a call.
+ * that is less, as many as the lane has left in its tick.  Returns their
+ * number.  One "waits", 0 at first, covers all blocks of a call.
  */
 int
 GeneratorReserve(int count, int64 *first, int64 *last, CallWaits *waits)
 {
-	int			taken = generator_take_slowly(GetCurrentTimestamp(), count, true, 0, waits);
+	TimestampTz now = GetCurrentTimestamp();
+	int			taken = generator_take_slowly(now, count, true, 0, waits);
 
 	/* the next single id is to begin at a random sequence */
 	window.clock_length = 0;

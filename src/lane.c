@@ -13,11 +13,11 @@
  *		Invariant 2.  The words of a session increase: it keeps its lane, and
  *		goes on in the next tick when its worker id changes.
  *
- * A session keeps a window: a tick of its lane to take ids from.  It depends on
- * the worker id, the lease, and the limit of the database.  A session sees by
- * itself that the limit was moved, or the settings changed, and a renewed lease
- * leaves open windows valid.  All other changes raise one version, which every
- * window records:
+ * A session keeps a window: a tick of its lane to take ids from.  It depends
+ * on the worker id, the lease, and the limit of the database.  A session sees
+ * by itself that the limit was moved, or the settings changed, and a renewed
+ * lease leaves open windows valid.  All other changes raise one version, which
+ * every window records:
  *
  *		Invariant 3.  Once LaneEndChange() has returned, no session can take
  *		an id from a window opened before LaneBeginChange().

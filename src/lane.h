@@ -10,7 +10,7 @@
 
 #include "shared.h"
 
-/* What a session takes ids from: a tick of its lane, or the beginning of it. */
+/* What a session takes ids from: a tick of its lane, or its beginning. */
 typedef struct Window
 {
 	pg_atomic_uint64 *word;
@@ -37,6 +37,7 @@ LaneTake(const Window *window, int count, uint64 *last_word)
 	uint64		old = pg_atomic_read_u64(window->word);
 	uint64		word;
 	uint64		last;
+	bool		swapped;
 
 	do
 	{
@@ -46,7 +47,8 @@ LaneTake(const Window *window, int count, uint64 *last_word)
 					 window->version != pg_atomic_read_u32(&shared->version)))
 			return 0;
 		last = Min(word + (count - 1), window->last);
-	} while (unlikely(!pg_atomic_compare_exchange_u64(window->word, &old, last)));
+		swapped = pg_atomic_compare_exchange_u64(window->word, &old, last);
+	} while (unlikely(!swapped));
 
 	/* invariant 1 */
 	Assert(last >= word && word > old);

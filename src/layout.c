@@ -102,7 +102,8 @@ layout_read_number(const char *digits, int64 *number)
 }
 
 static bool
-layout_read_bits(LayoutField field, const char *value, Layout *layout, char **reason)
+layout_read_bits(LayoutField field, const char *value, Layout *layout,
+				 char **reason)
 {
 	bool		is_time = (field == FIELD_TIME);
 	int64		least = is_time ? 1 : 0;
@@ -148,8 +149,8 @@ layout_read_tick(const char *value, Layout *layout, char **reason)
 }
 
 /*
- * Skip what a text begins with if it has a shape, in which "d" is any digit and
- * "+" any sign.
+ * Skip what a text begins with if it has a shape, in which "d" is any digit
+ * and "+" any sign.
  */
 static bool
 layout_skip(const char **text, const char *shape)
@@ -198,7 +199,8 @@ layout_is_zone(const char *zone)
  * it is given the settings.
  */
 static bool
-layout_read_instant(const char *value, const char *zone_text, TimestampTz *instant)
+layout_read_instant(const char *value, const char *zone_text,
+					TimestampTz *instant)
 {
 	char	   *text = psprintf("%.*s%s", (int) (zone_text - value), value,
 								isalpha((unsigned char) *zone_text) ? "+00" : zone_text);
@@ -248,7 +250,10 @@ layout_parse_instant(const char *text, TimestampTz *instant, char **reason)
 	else if (!layout_read_instant(text, zone, instant))
 		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
 						   text);
-	/* its zone may shift it to a year that LayoutInstantToText() cannot write */
+
+	/*
+	 * its zone may shift it to a year that LayoutInstantToText() cannot write
+	 */
 	else if (!layout_to_fields(*instant, &tm, &fsec))
 		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
 						   text);
@@ -337,16 +342,24 @@ layout_explain_order(const Layout *layout)
 	StringInfoData text;
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "\"%s\" comes before \"time\", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz '%s' + ((id >> %d) & " INT64_FORMAT ") * interval '%d us' is its time",
-					 layout_field_names[layout->order[0]], LayoutInstantToText(layout->epoch),
-					 layout->shift[FIELD_TIME], LayoutLargest(layout, FIELD_TIME), (int) layout->tick);
+	appendStringInfo(
+					 &text,
+					 "\"%s\" comes before \"time\", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz '%s' + ((id >> %d) & " INT64_FORMAT
+					 ") * interval '%d us' is its time",
+					 layout_field_names[layout->order[0]],
+					 LayoutInstantToText(layout->epoch),
+					 layout->shift[FIELD_TIME],
+					 LayoutLargest(layout, FIELD_TIME), (int) layout->tick);
 	for (int i = 0; i < layout->num_fields; i++)
 	{
 		LayoutField field = layout->order[i];
 
 		if (field != FIELD_TIME)
-			appendStringInfo(&text, ", (id >> %d) & " INT64_FORMAT " is its %s", layout->shift[field],
-							 LayoutLargest(layout, field), layout_field_names[field]);
+			appendStringInfo(
+							 &text, ", (id >> %d) & " INT64_FORMAT " is its %s",
+							 layout->shift[field], LayoutLargest(layout,
+																 field),
+							 layout_field_names[field]);
 	}
 	appendStringInfoChar(&text, '.');
 	return text.data;
@@ -401,7 +414,8 @@ layout_finish_layout(Layout *layout, char **reason)
 
 	/* kept on disk: the text means the same in every version */
 	text = LayoutToText(layout);
-	layout->hash = hash_bytes_extended((unsigned char *) text, strlen(text), 0);
+	layout->hash =
+		hash_bytes_extended((unsigned char *) text, strlen(text), 0);
 	return true;
 }
 
@@ -534,11 +548,14 @@ LayoutCheckValue(const Layout *layout, LayoutField field, int64 value)
 					   LayoutLargest(layout, field))));
 }
 
-/* Throw an error unless this can be an id of the layout or, if NULL, of any. */
+/*
+ * Throw an error unless this can be an id of the layout or, if NULL, of any.
+ */
 void
 LayoutCheckId(const Layout *layout, int64 id)
 {
-	int64		largest = layout == NULL ? PG_INT64_MAX : LayoutLargestId(layout);
+	int64		largest = layout == NULL ?
+	PG_INT64_MAX : LayoutLargestId(layout);
 
 	if (id >= 0 && id <= largest)
 		return;

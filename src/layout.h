@@ -119,4 +119,11 @@ LayoutTickInstant(const Layout *layout, uint64 tick)
 	return LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick));
 }
 
+/* The start of the last tick. */
+static inline TimestampTz
+LayoutLastInstant(const Layout *layout)
+{
+	return LayoutTickToTime(layout, layout->last_tick);
+}
+
 #endif							/* SNOWFLAKE_LAYOUT_H */

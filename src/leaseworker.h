@@ -17,10 +17,14 @@
 
 #define LEASE_LIBRARY "snowflake_lease"
 
-/* What the lease worker calls, and the addresses of the settings that it reads. */
+/*
+ * What the lease worker calls, and the addresses of the settings that it
+ * reads.
+ */
 typedef struct SnowflakeInterface
 {
-	void		(*set_lease) (int64 worker_id, TimestampTz starts, TimestampTz ends);
+	void		(*set_lease) (int64 worker_id, TimestampTz starts,
+							  TimestampTz ends);
 	void		(*set_lease_state) (LeaseState state);
 	TimestampTz (*end_lease) (void);
 	bool		(*layout_is_usable) (void);

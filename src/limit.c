@@ -3,9 +3,9 @@
  * limit.c
  *	  Limit and floor of a database's ids.
  *
- * The limit of a database is the first tick in which no id may be made yet.  Its
- * floor, a reservation of two seconds below that, is where ids were when the
- * limit was moved.
+ * The limit of a database is the first tick in which no id may be made yet.
+ * Its floor, a reservation of two seconds below that, is where ids were when
+ * the limit was moved.
  *
  *		Invariant 4.  No id is in a tick at the limit or later.  The mark
  *		covers all ids before the limit, and was flushed before the limit was
@@ -14,20 +14,21 @@
  *
  *		Invariant 5.  No window is opened in a tick below the floor, and no
  *		call begins to use one under another limit than that it was opened
- *		under.  So ids are in the order of calls to within a reservation, and no
- *		tick from before a start is used again, even if the clock was set back:
- *		the first limit comes with a floor above everything that the mark covered.
+ *		under.  So ids are in the order of calls to within a reservation, and
+ *		no tick from before a start is used again, even if the clock was set
+ *		back: the first limit comes with a floor above everything that the mark
+ *		covered.
  *
- * The session that first notices that half of the reservation is used moves the
- * limit.  An advance is a move as well: it makes a given tick the floor.
+ * The session that first notices that half of the reservation is used moves
+ * the limit.  An advance is a move as well: it makes a given tick the floor.
  *
- * "reserved" is the limit for which this server wrote the pages last, 0 after a
- * start, or after the slot was cleared.  If that move was canceled, the next one
- * goes on from its floor.  A bound that does not belong to it was written before
- * the start, or came with a template: ids begin above it, and the id clock goes
- * on from what it was at that time.  It does not go on from the bound, which is
- * ahead of that by a reservation and more: restarts in a row would carry it
- * ahead.
+ * "reserved" is the limit for which this server wrote the pages last, 0 after
+ * a start, or after the slot was cleared.  If that move was canceled, the next
+ * one goes on from its floor.  A bound that does not belong to it was written
+ * before the start, or came with a template: ids begin above it, and the id
+ * clock goes on from what it was at that time.  It does not go on from the
+ * bound, which is ahead of that by a reservation and more: restarts in a row
+ * would carry it ahead.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
  * of the limit on.  If it, or a bound, is too far ahead of the id clock, the
@@ -37,7 +38,8 @@
  * mark's pages, which are taken before the shared lock.  The limit is raised
  * after these are released, under the shared lock, because a flush must not
  * hold up the pages.  SlotEnter() clears a slot without sessions under the
- * shared lock alone, and SlotForget() ours while nobody else can move the mark.
+ * shared lock alone, and SlotForget() ours while nobody else can move the
+ * mark.
  *
  *-------------------------------------------------------------------------
  */
@@ -54,7 +56,9 @@
 #include "settings.h"
 #include "slot.h"
 
-/* How far the limit is moved, in us of id time.  A tick is at most a second. */
+/*
+ * How far the limit is moved, in us of id time.  A tick is at most a second.
+ */
 #define RESERVATION		(2 * USECS_PER_SEC)
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
@@ -109,8 +113,8 @@ LimitFloor(const Layout *layout, uint64 limit)
 }
 
 /*
- * Whether the synchronous standbys, if any are named, have flushed the mark for a
- * limit that the caller has just read.
+ * Whether the synchronous standbys, if any are named, have flushed the mark
+ * for a limit that the caller has just read.
  */
 bool
 LimitIsCovered(uint64 limit)
@@ -119,7 +123,8 @@ LimitIsCovered(uint64 limit)
 
 	/* pairs with limit_raise() */
 	pg_read_barrier();
-	return standbys == 0 || (limit == limit_own && limit_own_reload == PgReloadTime) ||
+	return standbys == 0 ||
+		(limit == limit_own && limit_own_reload == PgReloadTime) ||
 		pg_atomic_read_u64(&my_slot->standbys) == standbys;
 }
 
@@ -134,9 +139,10 @@ LimitHalfUsed(const Layout *layout, uint64 tick)
 }
 
 /*
- * The last tick that SQL may set the mark to, or advance ids to: the later of that
- * of the last id, unless somebody waits for that, and, if max_ahead gives a bound,
- * half of it ahead of the id clock.  Without this, one database could carry the others along.
+ * The last tick that SQL may set the mark to, or advance ids to: the later of
+ * that of the last id, unless somebody waits for that, and, if max_ahead gives
+ * a bound, half of it ahead of the id clock.  Without this, one database could
+ * carry the others along.
  */
 uint64
 LimitMaxAdvance(const Layout *layout, uint64 ids_tick)
@@ -160,10 +166,10 @@ limit_has_written(const Layout *layout, const Guard *guard)
 }
 
 /*
- * Enter the slot of our database.  If it does not belong to the pages, it is that
- * of a database that is gone, and had our OID.  The id clock goes on from what
- * it was when a bound was written that we did not write.  False if the mark is
- * locked.
+ * Enter the slot of our database.  If it does not belong to the pages, it is
+ * that of a database that is gone, and had our OID.  The id clock goes on from
+ * what it was when a bound was written that we did not write.  False if the
+ * mark is locked.
  */
 bool
 LimitEnter(const Layout *layout)
@@ -204,8 +210,8 @@ limit_tick(const Layout *layout, TimestampTz time)
 }
 
 /*
- * The time that ids go by: the id clock or, if the registry has not granted that,
- * the believed clock.  Then ids may go back, but not below the floor.
+ * The time that ids go by: the id clock or, if the registry has not granted
+ * that, the believed clock.  Then ids may go back, but not below the floor.
  */
 TimestampTz
 LimitIds(const Layout *layout, uint64 lease_end, TimestampTz believed)
@@ -218,8 +224,8 @@ LimitIds(const Layout *layout, uint64 lease_end, TimestampTz believed)
 /*
  * Find out what is in the pages that this server has not written.  Any of it
  * may be ahead of the id clock by half of max_ahead: with each copy of a
- * database, or extension that is created again, ids begin a reservation further
- * on.
+ * database, or extension that is created again, ids begin a reservation
+ * further on.
  */
 static void
 limit_find(const Layout *layout, const Mark *mark, TimestampTz believed,
@@ -316,20 +322,22 @@ limit_is_due(const Layout *layout, uint64 tick, LimitReason reason,
 		return tick > LimitFloor(layout, limit);
 	if (tick > ids_tick + LimitAhead(layout))
 		return false;
-	return reason == LIMIT_REACHED ? tick >= limit || !LimitIsCovered(limit) : LimitHalfUsed(layout, tick);
+	return reason == LIMIT_REACHED ?
+		tick >= limit || !LimitIsCovered(limit) : LimitHalfUsed(layout, tick);
 }
 
 /*
- * Raise the limit, now that everybody who has to has flushed the mark for it.  A
- * process whose settings may be old cannot tell for others which standbys are
- * named now; but it has waited for them.
+ * Raise the limit, now that everybody who has to has flushed the mark for it.
+ * A process whose settings may be old cannot tell for others which standbys
+ * are named now; but it has waited for them.
  */
 static void
 limit_raise(uint64 limit)
 {
 	uint64		standbys = MarkStandbys();
 
-	if (!MarkKnowsSettings() && standbys != pg_atomic_read_u64(&my_slot->standbys))
+	if (!MarkKnowsSettings() &&
+		standbys != pg_atomic_read_u64(&my_slot->standbys))
 		standbys = 0;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (pg_atomic_read_u64(&my_slot->limit) <= limit)

@@ -31,17 +31,17 @@
  * Note about locking issues: one session at a time writes the mark.  It locks
  * the two relations as nextval() does, and then the mark: a lock on the guard
  * with a sub-id that nobody else uses.  It takes all of these only if it gets
- * them at once, so a canceled wait never ends with one of them.  While it holds
- * the lock of the mark, it looks at no catalog, and so waits for no other lock.
- * Content locks guard what the pages hold.  They are taken on the sequence first,
- * and released before the WAL is flushed.
+ * them at once, so a canceled wait never ends with one of them.  While it
+ * holds the lock of the mark, it looks at no catalog, and so waits for no
+ * other lock.  Content locks guard what the pages hold.  They are taken on the
+ * sequence first, and released before the WAL is flushed.
  *
  * PostgreSQL sends an error to the client before it releases locks, and keeps
  * them as long as the client does not read:
  *
  *		While we hold the lock of the mark, nothing of ours is reported, and
- *		interrupts are held off.  While we hold content locks, nothing is called
- *		that can throw.
+ *		interrupts are held off.  While we hold content locks, nothing is
+ *		called that can throw.
  *
  * So the functions below return what they find, and their callers close the
  * mark before they throw.  What can still throw is PostgreSQL's own, such as a
@@ -129,18 +129,20 @@ mark_created_here(bool *dropped)
 	HeapTuple	tuple;
 
 	*dropped = false;
-	scan = systable_beginscan(extensions, InvalidOid, false, SnapshotAny, 0, NULL);
+	scan = systable_beginscan(extensions, InvalidOid, false, SnapshotAny, 0,
+							  NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_extension extension = (Form_pg_extension) GETSTRUCT(tuple);
 		HeapTupleHeader header = tuple->t_data;
+		TransactionId xmax = HeapTupleHeaderGetUpdateXid(header);
 
 		if (strcmp(NameStr(extension->extname), "snowflake") != 0)
 			continue;
 		if (extension->oid == current && mark_note_change(&created, tuple))
 			continue;
 		if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
-			TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetUpdateXid(header)))
+			TransactionIdIsCurrentTransactionId(xmax))
 			*dropped = true;
 	}
 	systable_endscan(scan);
@@ -150,8 +152,8 @@ mark_created_here(bool *dropped)
 
 /*
  * Refuse to write the mark if the running transaction has changed it: after a
- * rollback, even one to a savepoint, the old mark would come back and not cover
- * the new ids.  It is allowed if the same subtransaction has created the
+ * rollback, even one to a savepoint, the old mark would come back and not
+ * cover the new ids.  It is allowed if the same subtransaction has created the
  * extension, and none was dropped, because then there is no old mark.
  */
 static void
@@ -276,7 +278,8 @@ mark_lock_relations(Mark *mark)
 
 	/* now that we hold the locks, they can no longer change */
 	mark->changed_by = InvalidTransactionId;
-	if (mark_look_up(mark, mark_sequence_oid, RELKIND_SEQUENCE, &mark->sequence_file) &&
+	if (mark_look_up(mark, mark_sequence_oid, RELKIND_SEQUENCE,
+					 &mark->sequence_file) &&
 		mark_look_up(mark, mark_guard_oid, RELKIND_MATVIEW, &mark->guard_file))
 		return MARK_OPENED;
 	mark_unlock_relations(mark);
@@ -307,7 +310,8 @@ mark_begin_writing(Mark *mark)
 							 true, 0, false);
 	SET_LOCKTAG_OBJECT(mark->lock, MyDatabaseId, RelationRelationId,
 					   mark_guard_oid, MARK_LOCK_SUBID);
-	if (LockAcquire(&mark->lock, ExclusiveLock, false, true) == LOCKACQUIRE_NOT_AVAIL)
+	if (LockAcquire(&mark->lock, ExclusiveLock, false, true) ==
+		LOCKACQUIRE_NOT_AVAIL)
 	{
 		AtEOXact_GUC(true, mark->nest_level);
 		return false;
@@ -393,9 +397,11 @@ mark_first_row(Buffer buffer, Size size)
 static Form_pg_sequence_data
 mark_sequence_row(const Mark *mark)
 {
-	return (Form_pg_sequence_data)
-		mark_first_row(mark->sequence_buffer,
-					   offsetof(FormData_pg_sequence_data, is_called) + sizeof(bool));
+	/* up to its last column */
+	Size		last = offsetof(FormData_pg_sequence_data, is_called);
+
+	return (Form_pg_sequence_data) mark_first_row(mark->sequence_buffer,
+												  last + sizeof(bool));
 }
 
 static char *
@@ -408,7 +414,8 @@ mark_guard_row(const Mark *mark)
 static Buffer
 mark_pin_page(CompatFile file)
 {
-	return ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0, RBM_NORMAL, NULL, true);
+	return ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0, RBM_NORMAL, NULL,
+									 true);
 }
 
 /*
@@ -418,12 +425,14 @@ mark_pin_page(CompatFile file)
 bool
 MarkLockPages(Mark *mark)
 {
-	int			lock = mark->mode >= MARK_WRITE ? BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE;
+	int			lock = mark->mode >= MARK_WRITE ?
+	BUFFER_LOCK_EXCLUSIVE : BUFFER_LOCK_SHARE;
 
 	/* all of this may throw, so do it first */
 	mark->sequence_buffer = mark_pin_page(mark->sequence_file);
 	mark->guard_buffer = mark_pin_page(mark->guard_file);
-	mark->xlog = mark->mode >= MARK_WRITE ? GenericXLogStart(mark->sequence) : NULL;
+	mark->xlog = mark->mode >= MARK_WRITE ?
+		GenericXLogStart(mark->sequence) : NULL;
 
 	LockBuffer(mark->sequence_buffer, lock);
 	LockBuffer(mark->guard_buffer, lock);
@@ -467,9 +476,12 @@ MarkPeek(Mark *mark)
 static char *
 mark_row_to_write(GenericXLogState *state, Buffer buffer, const void *row)
 {
-	ptrdiff_t	offset = (const char *) row - (const char *) BufferGetPage(buffer);
+	ptrdiff_t	offset =
+	(const char *) row - (const char *) BufferGetPage(buffer);
 
-	return (char *) GenericXLogRegisterBuffer(state, buffer, GENERIC_XLOG_FULL_IMAGE) + offset;
+	return (char *) GenericXLogRegisterBuffer(state, buffer,
+											  GENERIC_XLOG_FULL_IMAGE) +
+		offset;
 }
 
 /*
@@ -484,11 +496,16 @@ MarkWritePages(Mark *mark)
 	XLogRecPtr	lsn;
 
 	Assert(mark->mode >= MARK_WRITE && mark->xlog != NULL);
-	data = (Form_pg_sequence_data) mark_row_to_write(mark->xlog, mark->sequence_buffer, mark_sequence_row(mark));
+	data = (Form_pg_sequence_data) mark_row_to_write(
+													 mark->xlog,
+													 mark->sequence_buffer,
+													 mark_sequence_row(mark));
 	data->last_value = mark->guard.bound;
 	data->log_cnt = 0;
 	data->is_called = true;
-	memcpy(mark_row_to_write(mark->xlog, mark->guard_buffer, mark_guard_row(mark)), &mark->guard, sizeof(Guard));
+	memcpy(mark_row_to_write(mark->xlog, mark->guard_buffer,
+							 mark_guard_row(mark)),
+		   &mark->guard, sizeof(Guard));
 	lsn = GenericXLogFinish(mark->xlog);
 	mark->xlog = NULL;
 	MarkUnlockPages(mark);
@@ -549,8 +566,8 @@ mark_standbys_are_behind(XLogRecPtr lsn)
 /*
  * Flush the WAL up to a position, and wait until synchronous standbys have
  * flushed it, too.  Not in SyncRepWaitForLSN(), as commits do: it obeys the
- * session's synchronous_commit, and hides that the wait was canceled.  False if
- * it was: the caller must close the mark before the error is thrown.
+ * session's synchronous_commit, and hides that the wait was canceled.  False
+ * if it was: the caller must close the mark before the error is thrown.
  */
 bool
 MarkFlush(XLogRecPtr lsn)

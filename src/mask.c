@@ -4,12 +4,12 @@
  *	  Masked ids, which reveal nothing without the key.
  *
  * Masking is FF1 of NIST SP 800-38G, with radix 2, 63 digits and AES-256.  The
- * key of AES is the SHA-256 of the given key; the tweak is used as it is.  Both
- * are taken in UTF-8, so that they are the same in all databases.
+ * key of AES is the SHA-256 of the given key; the tweak is used as it is.
+ * Both are taken in UTF-8, so that they are the same in all databases.
  *
- * In each of ten rounds, FF1 computes a CBC-MAC of some parameters, the tweak, the
- * round and half of the number.  Only the last block of that depends on the last
- * two.
+ * In each of ten rounds, FF1 computes a CBC-MAC of some parameters, the tweak,
+ * the round and half of the number.  Only the last block of that depends on
+ * the last two.
  *
  * Users store masked ids elsewhere, so the same id, key and tweak must always
  * give the same result, in all versions.
@@ -125,7 +125,8 @@ mask_get_aes(FunctionCallInfo fcinfo)
 		pg_cryptohash_update(hash, bytes, length) < 0 ||
 		pg_cryptohash_final(hash, digest, sizeof(digest)) < 0 ||
 		key->aes == NULL ||
-		EVP_EncryptInit_ex(key->aes, EVP_aes_256_ecb(), NULL, digest, NULL) != 1 ||
+		EVP_EncryptInit_ex(key->aes, EVP_aes_256_ecb(), NULL, digest, NULL) !=
+		1 ||
 		EVP_CIPHER_CTX_set_padding(key->aes, 0) != 1)
 		elog(ERROR, "could not prepare AES");
 	pg_cryptohash_free(hash);
@@ -144,11 +145,14 @@ mask_add_block(MaskMac *mac, const uint8 *block)
 
 	for (int i = 0; i < BLOCK_SIZE; i++)
 		mac->value[i] ^= block[i];
-	if (EVP_EncryptUpdate(mac->aes, mac->value, &length, mac->value, BLOCK_SIZE) != 1)
+	if (EVP_EncryptUpdate(mac->aes, mac->value, &length, mac->value,
+						  BLOCK_SIZE) != 1)
 		elog(ERROR, "could not encrypt with AES");
 }
 
-/* Begin a CBC-MAC.  Zeros, the round and the half fill the tweak's last block. */
+/*
+ * Begin a CBC-MAC.  Zeros, the round and the half fill the tweak's last block.
+ */
 static void
 mask_begin(MaskMac *mac, const uint8 *tweak, uint32 length)
 {
@@ -203,7 +207,8 @@ mask_permute(FunctionCallInfo fcinfo, bool forward)
 	for (int i = 0; i < MASK_ROUNDS; i++)
 	{
 		int			round = forward ? i : MASK_ROUNDS - 1 - i;
-		uint64		mask = (UINT64CONST(1) << (round % 2 == 0 ? LEFT_BITS : RIGHT_BITS)) - 1;
+		uint64		mask = (UINT64CONST(1) << (round % 2 == 0 ?
+											   LEFT_BITS : RIGHT_BITS)) - 1;
 		uint64		added = mask_round(mac, round, forward ? b : a);
 		uint64		half = (forward ? a + added : b - added) & mask;
 

@@ -10,18 +10,19 @@
  * it is loaded later, a registry cannot be used.
  *
  * If the library is loaded later, PostgreSQL has kept our settings as mere
- * text.  When we define them, it checks that text; if it is invalid, PostgreSQL
- * warns, takes the built-in value, and goes on: a server with the worker id
- * 'abc' would make the ids of worker 0.  The built-in value also replaces that
- * of the configuration if SET, the connection options, ALTER ROLE or ALTER
- * DATABASE have overridden the text, as PGC_SIGHUP refuses their value.  So:
+ * text.  When we define them, it checks that text; if it is invalid,
+ * PostgreSQL warns, takes the built-in value, and goes on: a server with the
+ * worker id 'abc' would make the ids of worker 0.  The built-in value also
+ * replaces that of the configuration if SET, the connection options, ALTER
+ * ROLE or ALTER DATABASE have overridden the text, as PGC_SIGHUP refuses their
+ * value.  So:
  *
  *		A process makes ids only if, when it loaded the library, each setting
  *		came from the server's configuration, or from nowhere, and was valid.
  *
- * A parallel worker loads the library before it takes over its leader's values,
- * if the leader has loaded it.  A built-in value that then replaces one of the
- * configuration is one that the leader must not use, either.
+ * A parallel worker loads the library before it takes over its leader's
+ * values, if the leader has loaded it.  A built-in value that then replaces
+ * one of the configuration is one that the leader must not use, either.
  *
  *-------------------------------------------------------------------------
  */
@@ -202,11 +203,14 @@ static void
 settings_define_lease(void)
 {
 	if (preloaded || compat_find_setting("snowflake.registry_lease") != NULL)
-		DefineCustomIntVariable("snowflake.registry_lease",
+		DefineCustomIntVariable(
+								"snowflake.registry_lease",
 								"Sets how long the lease of a worker id lasts.",
 								"The lease is renewed after each third of this time. While the registry cannot be reached, ids are made until the lease ends.",
-								&setting_registry_lease, 60000, 1000, 24 * 3600 * 1000,
-								PGC_SIGHUP, GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+								&setting_registry_lease, 60000, 1000,
+								24 * 3600 * 1000, PGC_SIGHUP,
+								GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL,
+								NULL, NULL);
 	if (preloaded || compat_find_setting("snowflake.node_name") != NULL)
 		DefineCustomStringVariable("snowflake.node_name",
 								   "Sets the name of this server in the registry.",
@@ -227,8 +231,8 @@ static const struct
 	GucContext	context;
 	int			unit;
 	GucIntAssignHook assign;
-}			number_settings[] =
-{
+}			number_settings[] = {
+
 	{"snowflake.worker_id",
 		"Sets the number that tells this server's ids from those of other servers.",
 		"It must fit the \"worker\" field of snowflake.layout, and must differ between servers, except between a primary and its standbys.",
@@ -236,19 +240,23 @@ static const struct
 	{"snowflake.datacenter_id",
 		"Sets the number of the datacenter in this server's ids.",
 		"It must fit the \"datacenter\" field of snowflake.layout.",
-	&setting_datacenter_id, 0, 0, PGC_SIGHUP, 0, settings_assign_datacenter_id},
+		&setting_datacenter_id, 0, 0, PGC_SIGHUP, 0,
+	settings_assign_datacenter_id},
 	{"snowflake.max_ahead",
 		"Sets how far ids can be ahead of the time that they follow.",
 		"Ids are ahead of it while they are needed faster than the layout provides them. -1 means no bound.",
-	&setting_max_ahead, 5000, -1, PGC_SIGHUP, GUC_UNIT_MS, settings_assign_number},
+		&setting_max_ahead, 5000, -1, PGC_SIGHUP, GUC_UNIT_MS,
+	settings_assign_number},
 	{"snowflake.max_set_back",
 		"Sets how far the clock can be set back while ids go on.",
 		"Ids go on from where they were, a little slower than the clock, until it has caught up. If it was set back further, calls wait or fail. -1 means no bound.",
-	&setting_max_set_back, 86400, -1, PGC_SIGHUP, GUC_UNIT_S, settings_assign_number},
+		&setting_max_set_back, 86400, -1, PGC_SIGHUP, GUC_UNIT_S,
+	settings_assign_number},
 	{"snowflake.max_jump",
 		"Sets how far the clock can jump ahead before it is refused.",
 		"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
-	&setting_max_jump, 365 * 86400, -1, PGC_SIGHUP, GUC_UNIT_S, settings_assign_number},
+		&setting_max_jump, 365 * 86400, -1, PGC_SIGHUP, GUC_UNIT_S,
+	settings_assign_number},
 	{"snowflake.max_wait",
 		"Sets how long a call waits for the clock, a lease or the mark before it fails.",
 		"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
@@ -292,7 +300,8 @@ SettingsDefine(void)
 	preloaded = process_shared_preload_libraries_in_progress;
 	for (int i = 0; i < lengthof(server_settings); i++)
 	{
-		struct config_generic *record = compat_find_setting(server_settings[i].name);
+		struct config_generic *record =
+		compat_find_setting(server_settings[i].name);
 		const char *value;
 
 		if (record == NULL)
@@ -304,32 +313,41 @@ SettingsDefine(void)
 	}
 
 	for (int i = 0; i < lengthof(number_settings); i++)
-		DefineCustomIntVariable(number_settings[i].name,
+		DefineCustomIntVariable(
+								number_settings[i].name,
 								number_settings[i].purpose,
 								number_settings[i].details,
 								number_settings[i].value,
 								number_settings[i].boot_value,
 								number_settings[i].least, INT_MAX,
 								number_settings[i].context,
-								number_settings[i].unit | GUC_ALLOW_IN_PARALLEL,
-								NULL, number_settings[i].assign, NULL);
+								number_settings[i].unit |
+								GUC_ALLOW_IN_PARALLEL, NULL,
+								number_settings[i].assign, NULL);
 
-	DefineCustomStringVariable("snowflake.layout",
+	DefineCustomStringVariable(
+							   "snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
 							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect at the next start of the server.",
 							   &layout_text, "snowflake", PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL,
-							   settings_check_layout, settings_assign_layout, NULL);
-	DefineCustomEnumVariable("snowflake.sequence_start",
+							   settings_check_layout, settings_assign_layout,
+							   NULL);
+	DefineCustomEnumVariable(
+							 "snowflake.sequence_start",
 							 "Sets where the sequence starts in a new tick.",
 							 "\"random\" starts within the lower half of the field, so that ids spread evenly modulo any number, even if few are made; \"zero\" starts at 0.",
-							 &setting_sequence_start, SEQUENCE_START_RANDOM, sequence_start_options,
-							 PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL, NULL, settings_assign_number, NULL);
-	DefineCustomStringVariable("snowflake.registry",
+							 &setting_sequence_start, SEQUENCE_START_RANDOM,
+							 sequence_start_options,
+							 PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL, NULL,
+							 settings_assign_number, NULL);
+	DefineCustomStringVariable(
+							   "snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",
 							   "The database must have the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
 							   &setting_registry, "", preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_ALLOW_IN_PARALLEL,
-							   settings_check_registry, settings_assign_registry, NULL);
+							   settings_check_registry,
+							   settings_assign_registry, NULL);
 	settings_define_lease();
 
 	MarkGUCPrefixReserved("snowflake");
@@ -340,8 +358,8 @@ SettingsDefine(void)
 
 /*
  * Throw an error if ids cannot be made with the settings.  Only this makes the
- * difference: nothing that reads ids fails because of settings that it does not
- * use.
+ * difference: nothing that reads ids fails because of settings that it does
+ * not use.
  */
 void
 SettingsCheckUsable(void)
@@ -387,7 +405,9 @@ SettingsArePreloaded(void)
 	return preloaded;
 }
 
-/* The setting for which SettingsCheckUsable() would throw an error, or NULL. */
+/*
+ * The setting for which SettingsCheckUsable() would throw an error, or NULL.
+ */
 const char *
 SettingsUnusable(void)
 {
@@ -395,10 +415,13 @@ SettingsUnusable(void)
 		return unusable_setting;
 	if (SettingsRegistryIsUsed() && !preloaded)
 		return "snowflake.registry";
-	for (int i = 0; !preloaded && IsParallelWorker() && i < lengthof(server_settings); i++)
+	for (int i = 0;
+		 !preloaded && IsParallelWorker() && i < lengthof(server_settings);
+		 i++)
 	{
 		if (server_settings[i].source != PGC_S_DEFAULT &&
-			compat_find_setting(server_settings[i].name)->source == PGC_S_DEFAULT)
+			compat_find_setting(server_settings[i].name)->source ==
+			PGC_S_DEFAULT)
 			return server_settings[i].name;
 	}
 	return NULL;

@@ -50,7 +50,9 @@ StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,
 
 SharedState *shared = NULL;
 
-/* settings_version, when the fixed layout was last compared with the setting */
+/*
+ * settings_version, when the fixed layout was last compared with the setting
+ */
 static uint32 settings_seen = 0;
 
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;

@@ -57,9 +57,9 @@ slot_leave(int code, Datum arg)
 }
 
 /*
- * The slot of our database or, if it has none, one that it can take: a free one,
- * or else, of those without sessions, the one with the lowest limit.  NULL if
- * there is none.  The caller holds the lock.
+ * The slot of our database or, if it has none, one that it can take: a free
+ * one, or else, of those without sessions, the one with the lowest limit.
+ * NULL if there is none.  The caller holds the lock.
  */
 static DatabaseSlot *
 slot_find(void)
@@ -76,7 +76,8 @@ slot_find(void)
 			return candidate;
 		if (candidate->sessions == 0 &&
 			(unused == NULL ||
-			 pg_atomic_read_u64(&candidate->limit) < pg_atomic_read_u64(&unused->limit)))
+			 pg_atomic_read_u64(&candidate->limit) <
+			 pg_atomic_read_u64(&unused->limit)))
 			unused = candidate;
 	}
 	return unused;
@@ -97,8 +98,8 @@ SlotIsAvailable(void)
 }
 
 /*
- * Enter the slot of our database.  If it is taken from another database, the ids
- * of that one will begin above its mark, as after a start.
+ * Enter the slot of our database.  If it is taken from another database, the
+ * ids of that one will begin above its mark, as after a start.
  */
 void
 SlotEnter(void)

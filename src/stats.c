@@ -119,7 +119,8 @@ StatsErrcode(int code)
 void
 StatsAddStepBack(int64 step, TimestampTz now)
 {
-	pg_atomic_uint64 *largest = &shared->stats.counters[STATS_LARGEST_STEP_BACK];
+	pg_atomic_uint64 *largest =
+	&shared->stats.counters[STATS_LARGEST_STEP_BACK];
 	uint64		old = pg_atomic_read_u64(largest);
 
 	StatsAdd(STATS_STEPS_BACK, 1);

@@ -12,8 +12,8 @@
 #include "port/atomics.h"
 
 /*
- * SQLSTATEs of our own.  The SQL standard leaves classes that start with a letter
- * from I to Z to implementations.
+ * SQLSTATEs of our own.  The SQL standard leaves classes that start with a
+ * letter from I to Z to implementations.
  */
 #define ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD		MAKE_SQLSTATE('S','F','0','0','1')
 #define ERRCODE_SNOWFLAKE_BEFORE_EPOCH		MAKE_SQLSTATE('S','F','0','0','2')

@@ -3,8 +3,8 @@
  * status.c
  *	  What snowflake_status() and snowflake_stat() show.
  *
- * Looking does not move the mark, believe the clock, fix the layout, or wait for
- * anything.
+ * Looking does not move the mark, believe the clock, fix the layout, or wait
+ * for anything.
  *
  *-------------------------------------------------------------------------
  */
@@ -60,7 +60,8 @@ status_get(Status *status)
 	uint64		last_tick;
 
 	memset(status, 0, sizeof(Status));
-	status->lease_starts = status->lease_ends = status->last_id_at = DT_NOBEGIN;
+	status->lease_starts = status->lease_ends = status->last_id_at =
+		DT_NOBEGIN;
 	status->mark_at = status->ids_clock = DT_NOBEGIN;
 	if (layout == NULL && SettingsLayoutIsUsable())
 		layout = &setting_layout;
@@ -81,8 +82,10 @@ status_get(Status *status)
 
 	if (status->worker.leased && status->worker.id >= 0)
 	{
-		status->lease_starts = LayoutTickInstant(layout, status->worker.lease_start);
-		status->lease_ends = LayoutTickInstant(layout, WorkerLeaseEnd(&status->worker));
+		status->lease_starts =
+			LayoutTickInstant(layout, status->worker.lease_start);
+		status->lease_ends =
+			LayoutTickInstant(layout, WorkerLeaseEnd(&status->worker));
 	}
 	last_tick = LaneLastTick(layout);
 	if (last_tick > 0)
@@ -162,7 +165,8 @@ status_get_state(const Status *status, const char **hint)
 	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
 		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.";
 	if (!LayoutTimeToTick(layout, Max(ids, layout->epoch), &tick) ||
-		(status->has_mark && status_mark_tick(status) > (uint64) layout->last_tick))
+		(status->has_mark &&
+		 status_mark_tick(status) > (uint64) layout->last_tick))
 		return "exhausted";
 
 	*hint = "Call snowflake_nextval(): its error says whether to wait for a transaction that changes the mark, or how to create the mark again.";
@@ -172,7 +176,8 @@ status_get_state(const Status *status, const char **hint)
 	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
 		reading.time + reading.set_back > ids ? HINT_GO_ON("max_set_back") :
 		HINT_GO_ON("max_ahead");
-	if (status_is_far_ahead(status->mark_at, ids, (LimitReservation(layout) + 1) * layout->tick) ||
+	if (status_is_far_ahead(status->mark_at, ids,
+							(LimitReservation(layout) + 1) * layout->tick) ||
 		status_is_far_ahead(status->last_id_at, ids, layout->tick))
 		return "too far ahead";
 
@@ -227,20 +232,29 @@ snowflake_status(PG_FUNCTION_ARGS)
 
 	status_add(&row, CStringGetTextDatum(state), false);
 	status_add(&row, CStringGetTextDatum(hint), *hint == '\0');
-	status_add(&row, Int32GetDatum((int32) status.worker.id), status.worker.id < 0);
+	status_add(&row, Int32GetDatum((int32) status.worker.id),
+			   status.worker.id < 0);
 	status_add(&row, CStringGetTextDatum(status.worker.leased ? "registry" : "setting"), false);
 	status_add(&row, Int32GetDatum(setting_datacenter_id), false);
-	status_add(&row, layout != NULL ? CStringGetTextDatum(LayoutToText(layout)) : 0, layout == NULL);
-	status_add(&row, layout != NULL ? Int64GetDatum(LaneIdsPerSecond(layout)) : 0, layout == NULL);
-	status_add(&row, layout != NULL ? TimestampTzGetDatum(LayoutTickToTime(layout, layout->last_tick)) : 0, layout == NULL);
+	status_add(&row, layout != NULL ?
+			   CStringGetTextDatum(LayoutToText(layout)) : 0, layout == NULL);
+	status_add(&row, layout != NULL ?
+			   Int64GetDatum(LaneIdsPerSecond(layout)) : 0, layout == NULL);
+	status_add(&row, layout != NULL ?
+			   TimestampTzGetDatum(LayoutLastInstant(layout)) : 0,
+			   layout == NULL);
 	status_add_ahead(&row, status.last_id_at);
 	status_add(&row, Int64GetDatum(status.mark), !status.has_mark);
 	/* a mark of 0 has no time: no ids have been made yet */
 	status_add_ahead(&row, status.mark == 0 ? DT_NOBEGIN : status.mark_at);
-	status_add(&row, Int64GetDatum((int64) status.mark_from), status.mark_from == 0);
-	status_add(&row, CStringGetTextDatum(WorkerLeaseWords()->name), !status.worker.leased);
-	status_add(&row, TimestampTzGetDatum(status.lease_starts), TIMESTAMP_NOT_FINITE(status.lease_ends));
-	status_add(&row, TimestampTzGetDatum(status.lease_ends), TIMESTAMP_NOT_FINITE(status.lease_ends));
+	status_add(&row, Int64GetDatum((int64) status.mark_from),
+			   status.mark_from == 0);
+	status_add(&row, CStringGetTextDatum(WorkerLeaseWords()->name),
+			   !status.worker.leased);
+	status_add(&row, TimestampTzGetDatum(status.lease_starts),
+			   TIMESTAMP_NOT_FINITE(status.lease_ends));
+	status_add(&row, TimestampTzGetDatum(status.lease_ends),
+			   TIMESTAMP_NOT_FINITE(status.lease_ends));
 	/* if preloaded, it may be older than the extension until a restart */
 	status_add(&row, CStringGetTextDatum(LIBRARY_VERSION), false);
 	status_add(&row, CStringGetTextDatum(version), *version == '\0');
@@ -263,7 +277,8 @@ snowflake_stat(PG_FUNCTION_ARGS)
 	{
 		uint64		counter = pg_atomic_read_u64(&shared->stats.counters[i]);
 
-		if (i == STATS_WAIT_TIME || i == STATS_MARK_FLUSH_TIME || i == STATS_LARGEST_STEP_BACK)
+		if (i == STATS_WAIT_TIME || i == STATS_MARK_FLUSH_TIME ||
+			i == STATS_LARGEST_STEP_BACK)
 			values[i] = Float8GetDatum(counter / 1000.0);
 		else
 			values[i] = Int64GetDatum(counter);
@@ -271,7 +286,8 @@ snowflake_stat(PG_FUNCTION_ARGS)
 	last_step_back = pg_atomic_read_u64(&shared->stats.last_step_back);
 	values[NUM_STATS] = TimestampTzGetDatum(last_step_back);
 	nulls[NUM_STATS] = last_step_back == 0;
-	values[NUM_STATS + 1] = TimestampTzGetDatum(pg_atomic_read_u64(&shared->stats.reset_at));
+	values[NUM_STATS + 1] =
+		TimestampTzGetDatum(pg_atomic_read_u64(&shared->stats.reset_at));
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }
 

@@ -4,8 +4,9 @@
  *	  Ids as text: shorter than in decimal digits, and of a fixed width.
  *
  * An id is written as a number in some base, padded with the digit for zero to
- * the width that the largest bigint needs.  The digits of all encodings but two
- * are in ASCII order, so under the collation "C" the texts sort as the ids do.
+ * the width that the largest bigint needs.  The digits of all encodings but
+ * two are in ASCII order, so under the collation "C" the texts sort as the ids
+ * do.
  *
  * Input may be shorter, because other programs leave out leading zeros.
  *
@@ -121,7 +122,8 @@ text_digit_value(const Encoding *encoding, char c)
 
 /* Report that a text is not an id in the encoding. */
 static void
-text_invalid_text(const char *text, const Encoding *encoding, int code, char *detail)
+text_invalid_text(const char *text, const Encoding *encoding, int code,
+				  char *detail)
 {
 	int			length = strlen(text);
 	int			shown = pg_mbcliplen(text, length, SHOWN_LENGTH);
@@ -154,21 +156,32 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 		if (strchr(encoding->ignored, *c) != NULL)
 			continue;
 		if (value < 0)
-			text_invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
-							  psprintf(_("The character \"%.*s\" at position %d is none of %s."),
-									   pg_mblen(c), c, position, encoding->digits));
+			text_invalid_text(
+							  string, encoding,
+							  ERRCODE_INVALID_TEXT_REPRESENTATION,
+							  psprintf(
+									   _("The character \"%.*s\" at position %d is none of %s."),
+									   pg_mblen(c), c, position,
+									   encoding->digits));
 		if (++num_digits > encoding->width)
-			text_invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
-							  psprintf(_("An id has at most %d digits, but the text goes on at position %d."),
+			text_invalid_text(
+							  string, encoding,
+							  ERRCODE_INVALID_TEXT_REPRESENTATION,
+							  psprintf(
+									   _("An id has at most %d digits, but the text goes on at position %d."),
 									   encoding->width, position));
 		if (pg_mul_s64_overflow(id, base, &id) ||
 			pg_add_s64_overflow(id, value, &id))
-			text_invalid_text(string, encoding, ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-							  psprintf(_("The value up to position %d is out of range for type %s."),
+			text_invalid_text(
+							  string, encoding,
+							  ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
+							  psprintf(
+									   _("The value up to position %d is out of range for type %s."),
 									   position, "bigint"));
 	}
 	if (num_digits == 0)
-		text_invalid_text(string, encoding, ERRCODE_INVALID_TEXT_REPRESENTATION,
+		text_invalid_text(string, encoding,
+						  ERRCODE_INVALID_TEXT_REPRESENTATION,
 						  _("The text has no digits."));
 	PG_RETURN_INT64(id);
 }

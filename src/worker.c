@@ -43,13 +43,14 @@ WorkerGet(Worker *worker)
 }
 
 /*
- * The first tick after the lease.  No barrier is needed: an old value is too low,
- * which does no harm, or of another lease, which is a change, see lane.c.
+ * The first tick after the lease.  No barrier is needed: an old value is too
+ * low, which does no harm, or of another lease, which is a change, see lane.c.
  */
 uint64
 WorkerLeaseEnd(const Worker *worker)
 {
-	return worker->leased ? pg_atomic_read_u64(&shared->lease.end) : PG_UINT64_MAX;
+	return worker->leased ?
+		pg_atomic_read_u64(&shared->lease.end) : PG_UINT64_MAX;
 }
 
 /* Report a worker or datacenter id that does not fit its field. */
@@ -59,7 +60,8 @@ WorkerCheckField(int elevel, const Layout *layout, LayoutField field,
 {
 	if (value > LayoutLargest(layout, field))
 		ereport(elevel,
-				(elevel >= ERROR ? StatsErrcode(ERRCODE_CONFIG_FILE_ERROR) : errcode(ERRCODE_CONFIG_FILE_ERROR),
+				(elevel >= ERROR ? StatsErrcode(ERRCODE_CONFIG_FILE_ERROR) :
+				 errcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"%s\" is out of range for the snowflake layout: " INT64_FORMAT,
 						setting, value),
 				 layout->bits[field] == 0 ?
@@ -83,7 +85,8 @@ WorkerPutBits(Worker *worker, const Layout *layout)
 	worker->bits = LayoutPut(layout, FIELD_DATACENTER, setting_datacenter_id) |
 		LayoutPut(layout, FIELD_WORKER, worker->id) |
 		LayoutPut(layout, FIELD_TIMELINE,
-				  GetWALInsertionTimeLine() & LayoutLargest(layout, FIELD_TIMELINE));
+				  GetWALInsertionTimeLine() &
+				  LayoutLargest(layout, FIELD_TIMELINE));
 }
 
 /* The setting for which WorkerPutBits() would throw an error, or NULL. */
@@ -197,7 +200,10 @@ WorkerSetLeaseState(LeaseState state)
 	LWLockRelease(&shared->lock);
 }
 
-/* Stop making ids under the lease.  Returns the first instant after all of them. */
+/*
+ * Stop making ids under the lease.  Returns the first instant after all of
+ * them.
+ */
 TimestampTz
 WorkerEndLease(void)
 {
@@ -210,5 +216,6 @@ WorkerEndLease(void)
 	LaneEndChange();
 
 	end = LaneLastTick(layout) + 1;
-	return end > (uint64) layout->last_tick ? DT_NOEND : LayoutTickToTime(layout, end);
+	return end > (uint64) layout->last_tick ?
+		DT_NOEND : LayoutTickToTime(layout, end);
 }

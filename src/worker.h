@@ -29,8 +29,10 @@ typedef struct LeaseWords
 
 extern void WorkerGet(Worker *worker);
 extern uint64 WorkerLeaseEnd(const Worker *worker);
-extern void WorkerCheckField(int elevel, const Layout *layout,
-							 LayoutField field, const char *setting, int64 value);
+extern void
+			WorkerCheckField(int elevel, const Layout *layout,
+							 LayoutField field,
+							 const char *setting, int64 value);
 extern void WorkerPutBits(Worker *worker, const Layout *layout);
 extern const char *WorkerUnfit(const Worker *worker, const Layout *layout);
 extern const LeaseWords *WorkerLeaseWords(void);

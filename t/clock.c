@@ -51,7 +51,8 @@ map_file(void)
 	if (path == NULL)
 		return;
 	fd = open(path, O_RDWR | O_CLOEXEC);
-	file = mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	file =
+		mmap(NULL, sizeof(*file), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
 	if (file == MAP_FAILED)
 		abort();
 	close(fd);
@@ -65,12 +66,14 @@ clock_gettime(clockid_t clock, struct timespec *now)
 	int			result;
 
 	if (file == NULL ||
-		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE && clock != CLOCK_BOOTTIME))
+		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE &&
+		 clock != CLOCK_BOOTTIME))
 		return syscall(SYS_clock_gettime, clock, now);
 	result = syscall(SYS_clock_gettime, CLOCK_BOOTTIME, now);
 	if (result != 0)
 		return result;
-	setting = &file->settings[__atomic_load_n(&file->current, __ATOMIC_ACQUIRE)];
+	setting =
+		&file->settings[__atomic_load_n(&file->current, __ATOMIC_ACQUIRE)];
 	if (clock == CLOCK_BOOTTIME)
 	{
 		if (setting->per_look == 0)
@@ -78,7 +81,8 @@ clock_gettime(clockid_t clock, struct timespec *now)
 		time = __atomic_load_n(&setting->time, __ATOMIC_SEQ_CST);
 	}
 	else if (setting->per_look != 0)
-		time = __atomic_add_fetch(&setting->time, setting->per_look, __ATOMIC_SEQ_CST);
+		time = __atomic_add_fetch(&setting->time, setting->per_look,
+								  __ATOMIC_SEQ_CST);
 	else
 		time = now->tv_sec * NS_PER_S + now->tv_nsec + setting->time;
 	now->tv_sec = time / NS_PER_S;

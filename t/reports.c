@@ -6,9 +6,9 @@
  * PostgreSQL sends a message to the client before it releases locks, and the
  * client may not read it.  So while a process holds the lock of the mark, the
  * lock of our shared memory or the content lock of a page, nothing may be sent
- * to the client, and nothing of ours reported at all.  This module of the tests
- * is loaded into all sessions, sees all that they report, and writes every breach
- * to the file that SNOWFLAKE_TEST_REPORTS names.
+ * to the client, and nothing of ours reported at all.  This module of the
+ * tests is loaded into all sessions, sees all that they report, and writes
+ * every breach to the file that SNOWFLAKE_TEST_REPORTS names.
  *
  * It does not see content locks from PostgreSQL 19 on, where they are no
  * LWLocks any more, nor any LWLock in early minor releases, which cannot list
@@ -45,7 +45,8 @@ extern PGDLLEXPORT void _PG_init(void);
 #if PG_VERSION_NUM < 190000
 #define ANALYZE_ARGS ParseState *pstate, Query *query, JumbleState *jstate
 #else
-#define ANALYZE_ARGS ParseState *pstate, Query *query, const JumbleState *jstate
+#define ANALYZE_ARGS \
+	ParseState *pstate, Query *query, const JumbleState *jstate
 #endif
 
 /* Our source files: SOURCES is a list of strings. */
@@ -77,7 +78,9 @@ holds_mark(void)
 #if PG_VERSION_NUM < 190000
 /* early minor releases have no such function */
 typedef void (*LWLockCallback) (LWLock *, LWLockMode, void *);
-extern void ForEachLWLockHeldByMe(LWLockCallback, void *) __attribute__((weak));
+extern void
+			ForEachLWLockHeldByMe(LWLockCallback,
+								  void *) __attribute__((weak));
 
 static void
 look_at_lwlock(LWLock *lock, LWLockMode mode, void *held)

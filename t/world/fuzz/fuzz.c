@@ -4,9 +4,9 @@
  *	  Reads texts of layouts and ids, made by libFuzzer, in a real backend.
  *
  * This file is linked into the module together with all of its sources, and
- * called as an SQL function; t/world/fuzz/run does both.  It calls the same functions
- * that SQL calls.  The sanitizers find some faults; this file also checks what
- * must hold.  Any fault aborts, and libFuzzer keeps the input.
+ * called as an SQL function; t/world/fuzz/run does both.  It calls the same
+ * functions that SQL calls.  The sanitizers find some faults; this file also
+ * checks what must hold.  Any fault aborts, and libFuzzer keeps the input.
  *
  * AddressSanitizer knows the memory that malloc() returns, but not the pieces
  * into which a memory context divides it.  So the linker (--wrap) redirects
@@ -117,7 +117,8 @@ static FmgrInfo call_sites[NUM_FUNCTIONS];
 /* The context of the input that is being tried; NULL between inputs. */
 static MemoryContext input_context = NULL;
 
-static void fault(const char *format,...) pg_attribute_noreturn() pg_attribute_printf(1, 2);
+static void fault(const char *format,...) pg_attribute_noreturn()
+			pg_attribute_printf(1, 2);
 
 /* Report what does not hold, and abort. */
 static void
@@ -678,9 +679,12 @@ snowflake_fuzz(PG_FUNCTION_ARGS)
 		argv[i] = TextDatumGetCString(texts[i]);
 
 	for (int i = 0; i < NUM_FUNCTIONS; i++)
+	{
+		Datum		signature = CStringGetDatum(signatures[i]);
+
 		function_oids[i] =
-			DatumGetObjectId(DirectFunctionCall1(regprocedurein,
-												 CStringGetDatum(signatures[i])));
+			DatumGetObjectId(DirectFunctionCall1(regprocedurein, signature));
+	}
 
 	/* libFuzzer leaves alone any signal that has a handler */
 	pqsignal(SIGALRM, SIG_DFL);
