@@ -176,14 +176,14 @@ void
 XLogFlush(XLogRecPtr lsn)
 {
 	XLogRecPtr	target;
+	int64		longest;
 
 	ProcessStep();
 	if (lsn <= flushed)
 		return;
 	target = written;
-	ProcessSleep(RandomBelow(plan.longest_flush * (RandomOneIn(50) ?
-												   20 : 1) + 1),
-				 PROCESS_FLUSHES);
+	longest = plan.longest_flush * (RandomOneIn(50) ? 20 : 1);
+	ProcessSleep(RandomBelow(longest + 1), PROCESS_FLUSHES);
 	flushed = Max(flushed, target);
 }
 

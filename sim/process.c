@@ -78,11 +78,11 @@ resume(Process *to)
 
 	if (to == from)
 		return;
-	memcpy(from != NULL ?
-		   from->statics : world_statics, __start_core_statics, STATICS_SIZE);
+	memcpy(from != NULL ? from->statics : world_statics,
+		   __start_core_statics, STATICS_SIZE);
 	me = to;
-	memcpy(__start_core_statics, to != NULL ?
-		   to->statics : world_statics, STATICS_SIZE);
+	memcpy(__start_core_statics,
+		   to != NULL ? to->statics : world_statics, STATICS_SIZE);
 	if (_setjmp(from != NULL ? from->context : world) != 0)
 		return;
 	if (to != NULL && to->is_new)

@@ -241,10 +241,9 @@ static void
 check_honesty(int64 id, uint64 tick)
 {
 	int64		elapsed = reference - envelope_at;
-	int64		ahead = setting_max_ahead < 0 || me->ahead_began < 0 ?
-	-1 :
-	Max(setting_max_ahead, me->ahead_began) * INT64CONST(1000) +
-	world_layout->tick;
+	bool		bounded = setting_max_ahead >= 0 && me->ahead_began >= 0;
+	int64		most = Max(setting_max_ahead, me->ahead_began);
+	int64		ahead = bounded ? most * 1000 + world_layout->tick : -1;
 	int64		instant = LayoutTickToTime(world_layout, tick);
 	int64		wall = WALL_AT_REFERENCE_0 + reference + highest_since;
 

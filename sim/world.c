@@ -416,9 +416,8 @@ reload(void)
 		case 0:
 			if (plan.leased)
 				return;
-			configured_worker = RandomBelow(LayoutLargest(world_layout,
-														  FIELD_WORKER) > 0 ?
-											4 : 1);
+			configured_worker =
+				RandomBelow(world_layout->bits[FIELD_WORKER] > 0 ? 4 : 1);
 			Say("the worker id is set to %d", configured_worker);
 			break;
 		case 1:

@@ -136,8 +136,8 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		else if (tick >
 				 LimitMaxAdvance(layout, ClockTick(layout, ClockIds(now))) + 1)
 			adjust_refuse_advance(layout, id);
-		result = LimitMove(layout, worker, tick, force ?
-						   LIMIT_FORCE : LIMIT_ADVANCE, &found);
+		result = LimitMove(layout, worker, tick,
+						   force ? LIMIT_FORCE : LIMIT_ADVANCE, &found);
 		if (result == LIMIT_LOCKED)
 			LimitWaitForMark(&waits);
 		else if (result == LIMIT_BEFORE_EPOCH)

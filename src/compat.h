@@ -156,8 +156,8 @@ compat_file(Form_pg_class form)
 #define compat_register_tranche(tranche, name) ((void) 0)
 #else
 #define compat_new_tranche(name) LWLockNewTrancheId()
-#define compat_register_tranche(tranche, \
-	name) LWLockRegisterTranche(tranche, name)
+#define compat_register_tranche(tranche, name) \
+	LWLockRegisterTranche(tranche, name)
 #endif
 
 /*

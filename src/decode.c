@@ -190,10 +190,12 @@ FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
 static int64
 decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 {
-	TimestampTz last = LayoutLastInstant(layout);
 	int64		tick;
 
 	if (!LayoutTimeToTick(layout, instant, &tick))
+	{
+		TimestampTz last = LayoutLastInstant(layout);
+
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
@@ -203,6 +205,7 @@ decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 						   LayoutToText(layout),
 						   pstrdup(timestamptz_to_str(layout->epoch)),
 						   pstrdup(timestamptz_to_str(last)))));
+	}
 	return tick;
 }
 
@@ -218,6 +221,7 @@ Datum
 snowflake_compose(PG_FUNCTION_ARGS)
 {
 	const Layout *layout;
+	int64		tick;
 	int64		id;
 
 	if (PG_ARGISNULL(FIELD_TIME) ||
@@ -225,10 +229,8 @@ snowflake_compose(PG_FUNCTION_ARGS)
 		PG_RETURN_NULL();
 	layout = CallLayout(fcinfo, LAYOUT_NUM_FIELDS);
 
-	id = LayoutPut(
-				   layout, FIELD_TIME,
-				   decode_instant_to_tick(layout,
-										  PG_GETARG_TIMESTAMPTZ(FIELD_TIME)));
+	tick = decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(FIELD_TIME));
+	id = LayoutPut(layout, FIELD_TIME, tick);
 
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
 	{
@@ -318,11 +320,10 @@ DecodePicture(const Layout *layout, int64 id, int line)
 		for (int i = 0; i < layout->num_fields; i++)
 		{
 			LayoutField field = layout->order[i];
+			int64		value = LayoutGet(layout, field, id);
 
 			for (int bit = layout->bits[field] - 1; bit >= 0; bit--)
-				appendStringInfoChar(&text, (LayoutGet(layout, field,
-													   id) >> bit) & 1 ?
-									 '1' : '0');
+				appendStringInfoChar(&text, (value >> bit) & 1 ? '1' : '0');
 			if (i < layout->num_fields - 1)
 				appendStringInfoChar(&text, ' ');
 		}

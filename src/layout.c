@@ -342,10 +342,8 @@ layout_explain_order(const Layout *layout)
 	StringInfoData text;
 
 	initStringInfo(&text);
-	appendStringInfo(
-					 &text,
-					 "\"%s\" comes before \"time\", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz '%s' + ((id >> %d) & " INT64_FORMAT
-					 ") * interval '%d us' is its time",
+	appendStringInfo(&text,
+					 "\"%s\" comes before \"time\", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz '%s' + ((id >> %d) & " INT64_FORMAT ") * interval '%d us' is its time",
 					 layout_field_names[layout->order[0]],
 					 LayoutInstantToText(layout->epoch),
 					 layout->shift[FIELD_TIME],
@@ -355,8 +353,7 @@ layout_explain_order(const Layout *layout)
 		LayoutField field = layout->order[i];
 
 		if (field != FIELD_TIME)
-			appendStringInfo(
-							 &text, ", (id >> %d) & " INT64_FORMAT " is its %s",
+			appendStringInfo(&text, ", (id >> %d) & " INT64_FORMAT " is its %s",
 							 layout->shift[field], LayoutLargest(layout,
 																 field),
 							 layout_field_names[field]);

@@ -16,8 +16,8 @@
  *		call begins to use one under another limit than that it was opened
  *		under.  So ids are in the order of calls to within a reservation, and
  *		no tick from before a start is used again, even if the clock was set
- *		back: the first limit comes with a floor above everything that the mark
- *		covered.
+ *		back: the first limit comes with a floor above everything that the
+ *		mark covered.
  *
  * The session that first notices that half of the reservation is used moves
  * the limit.  An advance is a move as well: it makes a given tick the floor.

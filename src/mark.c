@@ -135,14 +135,16 @@ mark_created_here(bool *dropped)
 	{
 		Form_pg_extension extension = (Form_pg_extension) GETSTRUCT(tuple);
 		HeapTupleHeader header = tuple->t_data;
-		TransactionId xmax = HeapTupleHeaderGetUpdateXid(header);
+		TransactionId xmax;
 
 		if (strcmp(NameStr(extension->extname), "snowflake") != 0)
 			continue;
 		if (extension->oid == current && mark_note_change(&created, tuple))
 			continue;
-		if (!(header->t_infomask & HEAP_XMAX_INVALID) &&
-			TransactionIdIsCurrentTransactionId(xmax))
+		if (header->t_infomask & HEAP_XMAX_INVALID)
+			continue;
+		xmax = HeapTupleHeaderGetUpdateXid(header);
+		if (TransactionIdIsCurrentTransactionId(xmax))
 			*dropped = true;
 	}
 	systable_endscan(scan);
@@ -496,8 +498,7 @@ MarkWritePages(Mark *mark)
 	XLogRecPtr	lsn;
 
 	Assert(mark->mode >= MARK_WRITE && mark->xlog != NULL);
-	data = (Form_pg_sequence_data) mark_row_to_write(
-													 mark->xlog,
+	data = (Form_pg_sequence_data) mark_row_to_write(mark->xlog,
 													 mark->sequence_buffer,
 													 mark_sequence_row(mark));
 	data->last_value = mark->guard.bound;

@@ -207,8 +207,8 @@ mask_permute(FunctionCallInfo fcinfo, bool forward)
 	for (int i = 0; i < MASK_ROUNDS; i++)
 	{
 		int			round = forward ? i : MASK_ROUNDS - 1 - i;
-		uint64		mask = (UINT64CONST(1) << (round % 2 == 0 ?
-											   LEFT_BITS : RIGHT_BITS)) - 1;
+		int			bits = round % 2 == 0 ? LEFT_BITS : RIGHT_BITS;
+		uint64		mask = (UINT64CONST(1) << bits) - 1;
 		uint64		added = mask_round(mac, round, forward ? b : a);
 		uint64		half = (forward ? a + added : b - added) & mask;
 

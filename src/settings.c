@@ -203,8 +203,7 @@ static void
 settings_define_lease(void)
 {
 	if (preloaded || compat_find_setting("snowflake.registry_lease") != NULL)
-		DefineCustomIntVariable(
-								"snowflake.registry_lease",
+		DefineCustomIntVariable("snowflake.registry_lease",
 								"Sets how long the lease of a worker id lasts.",
 								"The lease is renewed after each third of this time. While the registry cannot be reached, ids are made until the lease ends.",
 								&setting_registry_lease, 60000, 1000,
@@ -313,8 +312,7 @@ SettingsDefine(void)
 	}
 
 	for (int i = 0; i < lengthof(number_settings); i++)
-		DefineCustomIntVariable(
-								number_settings[i].name,
+		DefineCustomIntVariable(number_settings[i].name,
 								number_settings[i].purpose,
 								number_settings[i].details,
 								number_settings[i].value,
@@ -325,23 +323,20 @@ SettingsDefine(void)
 								GUC_ALLOW_IN_PARALLEL, NULL,
 								number_settings[i].assign, NULL);
 
-	DefineCustomStringVariable(
-							   "snowflake.layout",
+	DefineCustomStringVariable("snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
 							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect at the next start of the server.",
 							   &layout_text, "snowflake", PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL,
 							   settings_check_layout, settings_assign_layout,
 							   NULL);
-	DefineCustomEnumVariable(
-							 "snowflake.sequence_start",
+	DefineCustomEnumVariable("snowflake.sequence_start",
 							 "Sets where the sequence starts in a new tick.",
 							 "\"random\" starts within the lower half of the field, so that ids spread evenly modulo any number, even if few are made; \"zero\" starts at 0.",
 							 &setting_sequence_start, SEQUENCE_START_RANDOM,
 							 sequence_start_options,
 							 PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL, NULL,
 							 settings_assign_number, NULL);
-	DefineCustomStringVariable(
-							   "snowflake.registry",
+	DefineCustomStringVariable("snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",
 							   "The database must have the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
 							   &setting_registry, "", preloaded ? PGC_POSTMASTER : PGC_SIGHUP,

@@ -156,27 +156,21 @@ snowflake_from_text(PG_FUNCTION_ARGS)
 		if (strchr(encoding->ignored, *c) != NULL)
 			continue;
 		if (value < 0)
-			text_invalid_text(
-							  string, encoding,
+			text_invalid_text(string, encoding,
 							  ERRCODE_INVALID_TEXT_REPRESENTATION,
-							  psprintf(
-									   _("The character \"%.*s\" at position %d is none of %s."),
+							  psprintf(_("The character \"%.*s\" at position %d is none of %s."),
 									   pg_mblen(c), c, position,
 									   encoding->digits));
 		if (++num_digits > encoding->width)
-			text_invalid_text(
-							  string, encoding,
+			text_invalid_text(string, encoding,
 							  ERRCODE_INVALID_TEXT_REPRESENTATION,
-							  psprintf(
-									   _("An id has at most %d digits, but the text goes on at position %d."),
+							  psprintf(_("An id has at most %d digits, but the text goes on at position %d."),
 									   encoding->width, position));
 		if (pg_mul_s64_overflow(id, base, &id) ||
 			pg_add_s64_overflow(id, value, &id))
-			text_invalid_text(
-							  string, encoding,
+			text_invalid_text(string, encoding,
 							  ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
-							  psprintf(
-									   _("The value up to position %d is out of range for type %s."),
+							  psprintf(_("The value up to position %d is out of range for type %s."),
 									   position, "bigint"));
 	}
 	if (num_digits == 0)

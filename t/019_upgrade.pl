@@ -79,7 +79,7 @@ if (!can_use_mutants())
 	exit;
 }
 my $settings = slurp_file($ENV{TEMP_CONFIG});
-my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
+my $stage = stage_directory();
 my $copy = abs_path(PostgreSQL::Test::Utils::tempdir()) . '/stage';
 system_or_bail('cp', '-r', $stage, $copy);
 my ($dir) = glob "$copy/usr/share/postgresql/*/extension";

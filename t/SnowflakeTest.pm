@@ -27,7 +27,7 @@ our @EXPORT = (
 	  begin_query take_errors wait_until
 	  set_and_reload crash wait_for_connections
 	  set_clock start_with_clock start_with_library
-	  can_use_mutants mutate use_mutant with_mutants
+	  can_use_mutants stage_directory mutate use_mutant with_mutants
 	  start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids ids_of count_duplicates
 	  make_ids live_again live_from ids_by ids_until
 	));
@@ -57,6 +57,14 @@ sub with_mutants
 my %mutant_settings;
 
 # Make the sources in a directory those of a mutant.
+# The directory that the extension was installed in, unless the server is a copy.
+sub stage_directory
+{
+	my ($stage) = slurp_file($ENV{TEMP_CONFIG}) =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
+
+	return $stage;
+}
+
 sub mutate { return system_or_bail('bash', '-c', '. script/lib.sh && apply_mutant "$0" "$1"', @_) }
 
 # Make a server use the library of a mutant from its next start on.
@@ -67,7 +75,7 @@ sub use_mutant
 
 	if (!$mutant_settings{$name})
 	{
-		my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
+		my $stage = stage_directory();
 		my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
 
 		# with the object files, so that "make" rebuilds only those that the mutant affects

@@ -6,7 +6,7 @@
 # usage: t/world/beside.sh, in the directory with the release that has 18
 #
 # script/test-world runs this, and installs what it needs.  SNOWFLAKE_SECONDS sets how long
-# sqlsmith runs (default 60).
+# sqlsmith runs (default 120).
 
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -214,7 +214,7 @@ part_templates()
 # Random queries, by a role that owns the database
 part_sqlsmith()
 {
-	local seconds=${SNOWFLAKE_SECONDS:-60} before crashes internal run
+	local seconds=${SNOWFLAKE_SECONDS:-120} before crashes internal run
 
 	query "CREATE ROLE smith LOGIN; ALTER ROLE smith SET statement_timeout = '1s'; ALTER DATABASE sqlsmith OWNER TO smith"
 	query 'ALTER TABLE orders OWNER TO smith; INSERT INTO orders SELECT FROM generate_series(1, 100)'

@@ -79,15 +79,15 @@ check_go_package()
 # TypeScript reads the declarations as a program would.
 check_node_package()
 {
-	npm pack --silent "$clients/node" && mkdir --parents ../typed/node_modules && cd ../typed &&
-		npm install --silent --no-audit --no-fund "$throwaway"/work/snowflake-ids-*.tgz pg typescript@5 @types/pg @types/node@20 &&
+	mkdir --parents ../typed/node_modules && cd ../typed && npm pack --silent "$clients/node" &&
+		npm install --silent --no-audit --no-fund ./snowflake-ids-*.tgz pg typescript@5 @types/pg @types/node@20 &&
 		cp "$programs/typed.ts" . && npx tsc --strict --noEmit --module commonjs --esModuleInterop --target es2022 typed.ts
 }
 
 check_python_package()
 {
 	/usr/bin/python3 -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir ../wheel "$clients/python" &&
-		unzip -l ../wheel/snowflake_ids-*.whl | grep -F snowflake_ids/py.typed && /usr/bin/python3 -m mypy --strict "$clients/python/snowflake_ids"
+		/usr/bin/python3 -m zipfile --list ../wheel/snowflake_ids-*.whl | grep -F snowflake_ids/py.typed && /usr/bin/python3 -m mypy --strict "$clients/python/snowflake_ids"
 }
 
 # Check that a test finds a mutant in Python: what it does wrong, and a script for sed.

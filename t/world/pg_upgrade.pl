@@ -167,8 +167,7 @@ foreach my $way ('copy', 'link', $new_major >= 18 ? 'swap' : ())
 }
 
 # An update to a version that changes nothing
-my ($stage) = slurp_file($ENV{TEMP_CONFIG}) =~ /^dynamic_library_path = '([^:]*)\/usr\//m;
-my ($dir) = glob "$stage/usr/share/postgresql/*/extension";
+my ($dir) = glob stage_directory() . "/usr/share/postgresql/*/extension";
 append_to_file("$dir/$_--1.0--1.1.sql", "-- nothing\n") foreach keys %database_of;
 start_with_clock($new_node, 0);
 foreach my $extension (sort keys %database_of)

@@ -12,7 +12,7 @@ use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 my $settings = slurp_file($ENV{TEMP_CONFIG});
-my ($stage) = $settings =~ /^dynamic_library_path = '([^:]*)\/usr\//m
+my $stage = stage_directory()
   or plan skip_all => 'the server is a copy, and has one directory for extensions';
 my $dir = PostgreSQL::Test::Utils::tempdir();
 my $pgedge = $ENV{SNOWFLAKE_PGEDGE};
