@@ -10,6 +10,7 @@ OBJS = \
 	src/clock.o \
 	src/decode.o \
 	src/extension.o \
+	src/flush.o \
 	src/generator.o \
 	src/lane.o \
 	src/layout.o \
@@ -23,6 +24,7 @@ OBJS = \
 	src/stats.o \
 	src/status.o \
 	src/text.o \
+	src/wait.o \
 	src/worker.o
 
 EXTENSION = snowflake registry/snowflake_registry adopt/snowflake_adopt sql-only/snowflake_sql

@@ -35,7 +35,7 @@ adjust_open_mark(Mark *mark, MarkMode mode)
 	while ((result = LimitOpenMark(mark, mode, true)) != MARK_OPENED)
 	{
 		if (result == MARK_LOCKED)
-			LimitWaitForMark(&waits);
+			WaitForMark(&waits);
 	}
 	if (!MarkLockPages(mark))
 	{
@@ -130,7 +130,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		worker = GeneratorConfigure();
-		now = ClockNow(layout, &waits);
+		now = WaitForTime(layout, &waits);
 		if (force)
 			ClockRaiseIds(LayoutTickInstant(layout, tick));
 		else if (tick >
@@ -139,7 +139,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		result = LimitMove(layout, worker, tick,
 						   force ? LIMIT_FORCE : LIMIT_ADVANCE, &found);
 		if (result == LIMIT_LOCKED)
-			LimitWaitForMark(&waits);
+			WaitForMark(&waits);
 		else if (result == LIMIT_BEFORE_EPOCH)
 			ClockReportBeforeEpoch(layout);
 		else if (result == LIMIT_IS_FAR)

@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * clock.c
- *	  The clock that ids follow, and waiting for it.
+ *	  The clock that ids follow.
  *
  * The wall clock may be stepped at any time, in either direction.  Ids do not
  * follow a step forward at once: otherwise one look at a clock that says 2090
@@ -51,7 +51,6 @@
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "miscadmin.h"
-#include "storage/latch.h"
 #include "utils/timestamp.h"
 
 #include "clock.h"
@@ -65,8 +64,6 @@
 #define SMALLEST_LOGGED		100000
 /* Smaller steps forward are believed at once. */
 #define LARGEST_UNDOUBTED	USECS_PER_SEC
-/* Longer times between two looks are not watched. */
-#define LONGEST_GAP			USECS_PER_SEC
 
 /*
  * Between two looks at the wall clock we look at the reference clock.  If the
@@ -74,11 +71,6 @@
  */
 #define LONGEST_LOOK		2000
 #define MAX_LOOKS			10
-
-/* A call that waits for the clock looks whether it has been corrected. */
-#define LONGEST_SLEEP		100000
-/* What others do has no known end. */
-#define SLEEP_FOR_OTHERS	10000
 
 /*
  * The reference clock.  CLOCK_BOOTTIME goes on while the machine is suspended;
@@ -234,7 +226,7 @@ clock_watch(ClockState *clock, int64 offset, int64 reference)
 		clock->watched = 0;
 		clock->lowest = offset;
 	}
-	else if (gap <= LONGEST_GAP)
+	else if (gap <= CLOCK_LONGEST_GAP)
 		clock->watched += gap;
 	clock->seen_at = reference;
 	clock->lowest = Min(clock->lowest, offset);
@@ -429,25 +421,6 @@ ClockPeek(TimestampTz ids)
 	return reading;
 }
 
-/*
- * The time to use.  Throws an error if the clock has jumped too far.  If a
- * doubt is old, or the old time cannot be used, the call watches the clock.
- */
-TimestampTz
-ClockNow(const Layout *layout, CallWaits *waits)
-{
-	ClockReading reading;
-
-	do
-	{
-		reading = ClockRead();
-		ClockCheck(&reading);
-	} while ((reading.doubted_for >= CLOCK_TIME_TO_BELIEVE ||
-			  (reading.doubt > 0 && reading.ids < layout->epoch)) &&
-			 ClockKeepWatching(waits));
-	return reading.time;
-}
-
 /* Throw an error if the clock has jumped too far. */
 void
 ClockCheck(const ClockReading *reading)
@@ -499,63 +472,4 @@ ClockTick(const Layout *layout, TimestampTz time)
 	if (!LayoutTimeToTick(layout, Max(time, layout->epoch), &tick))
 		ClockReportExhausted(layout);
 	return tick;
-}
-
-/* Sleep for up to so many us.  Returns for how long. */
-static int64
-clock_sleep(int64 us, const char *wait_event)
-{
-	int64		begin = ClockReference();
-	int64		slept;
-
-	(void) WaitLatch(MyLatch,
-					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-					 (us + 999) / 1000, compat_wait_event(wait_event));
-	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
-	slept = ClockReference() - begin;
-	slept = Max(slept, 1);
-	StatsAdd(STATS_WAIT_TIME, slept);
-	return slept;
-}
-
-/*
- * Sleep for a while, "missing" us at most; 0 if the end of the wait is not
- * known.  False if the call has waited for the longer of snowflake.max_wait
- * and "at_least", or is known to need longer.
- */
-bool
-ClockKeepWaiting(int64 missing, const char *wait_event, int64 at_least,
-				 CallWaits *waits)
-{
-	int64		max_wait = Max(setting_max_wait * INT64CONST(1000), at_least);
-	int64		left = max_wait - waits->waited;
-
-	if (left <= 0 || missing > left)
-		return false;
-	if (waits->waited == 0)
-		StatsAdd(STATS_WAITS, 1);
-	waits->waited += clock_sleep(missing != 0 ? Min(missing, LONGEST_SLEEP) :
-								 Min(SLEEP_FOR_OTHERS, left), wait_event);
-	return true;
-}
-
-/*
- * Sleep until the next look at a clock in doubt, whatever snowflake.max_wait
- * is.  False if the call has watched it for long enough to believe it.
- */
-bool
-ClockKeepWatching(CallWaits *waits)
-{
-	int64		slept;
-
-	if (waits->watched >= CLOCK_TIME_TO_WATCH)
-		return false;
-	if (waits->watched == 0)
-		StatsAdd(STATS_WAITS, 1);
-	slept = clock_sleep(CLOCK_LOOK_INTERVAL, WAIT_CLOCK);
-	/* as in clock_watch(): nobody watched while the process was stopped */
-	if (slept <= LONGEST_GAP)
-		waits->watched += slept;
-	return true;
 }

@@ -72,6 +72,7 @@
 #include "limit.h"
 #include "settings.h"
 #include "slot.h"
+#include "wait.h"
 #include "worker.h"
 
 /* The ticks that a call may use, and what bounds them. */
@@ -141,27 +142,6 @@ generator_announce(const Layout *layout, const Worker *worker)
 					   setting_datacenter_id, LayoutToText(layout))));
 }
 
-/* Wait for a lease, or for ours to be extended. */
-static void
-generator_wait_for_lease(const Worker *worker, CallWaits *waits)
-{
-	TimestampTz ends;
-
-	WorkerAskForLease();
-	if (ClockKeepWaiting(0, WAIT_LEASE, 0, waits))
-		return;
-
-	ends = LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(worker));
-	ereport(ERROR,
-			(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
-			 errmsg("server has no lease of a worker id for snowflake ids"),
-			 worker->id < 0 ? 0 :
-			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
-					   worker->id,
-					   timestamptz_to_str(ends)),
-			 errhint("%s", WorkerLeaseWords()->hint)));
-}
-
 /*
  * Take over the settings and the worker.  Read the worker's version first, and
  * take it over last: if anything changes meanwhile, the next comparison shows
@@ -179,7 +159,7 @@ generator_configure(CallWaits *waits)
 	SettingsCheckUsable();
 	layout = SharedLayout();
 	while (WorkerGet(&worker), worker.id < 0)
-		generator_wait_for_lease(&worker, waits);
+		WaitForLease(&worker, waits);
 	WorkerPutBits(&worker, layout);
 
 	/*
@@ -190,7 +170,7 @@ generator_configure(CallWaits *waits)
 		config.next_tick =
 			(last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
 	while (!LimitEnter(layout))
-		LimitWaitForMark(waits);
+		WaitForMark(waits);
 	if (!shared->announced)
 		generator_announce(layout, &worker);
 
@@ -227,9 +207,10 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 		range->wall_tick = -1;	/* as uint64, beyond any limit */
 	if ((uint64) range->wall_tick >= range->limit ||
 		(uint64) range->wall_tick < range->floor || shared->clock.doubted)
-		now = ClockNow(layout, waits);
+		now = WaitForTime(layout, waits);
 	range->ids_tick =
-		ClockTick(layout, LimitIds(layout, range->lease_end, now));
+		ClockTick(layout, LimitGranted(layout, range->lease_end, ClockIds(now),
+									   now));
 
 	/*
 	 * If flushing takes longer than the reservation lasts, moving the limit
@@ -252,132 +233,6 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 		range->end = 0;
 }
 
-/* Report a mark that leaves no tick to the layout. */
-static void
-generator_report_exhausted(const Layout *layout, uint64 tick,
-						   bool other_layout)
-{
-	ereport(ERROR,
-			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
-			 errmsg("snowflake layout has no tick left above the mark"),
-			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
-					   LimitBoundBelow(layout, tick),
-					   LayoutToText(layout), LayoutLargestId(layout)),
-			 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
-					 other_layout ? HINT_OTHER_LAYOUT : "Choose a layout whose ids are greater.")));
-}
-
-/* Report what keeps a tick from being used until the id clock is "awaited". */
-static void
-generator_report_far(const Layout *layout, uint64 tick, const FoundMark *found,
-					 const ClockReading *reading, TimestampTz awaited)
-{
-	const Worker *worker = &config.worker;
-	TimestampTz starts = LayoutTickInstant(layout, worker->lease_start);
-	char	   *wait = psprintf("The time that ids follow is %s, and has to reach %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
-	/* timestamptz_to_str() has one buffer for all of its results */
-								pstrdup(timestamptz_to_str(reading->ids)),
-								pstrdup(timestamptz_to_str(awaited)),
-								setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
-
-	/* is this mostly because the clock was set back? */
-	if (setting_max_set_back >= 0 &&
-		reading->set_back - setting_max_set_back * USECS_PER_SEC >
-		(awaited - reading->ids) / 2)
-		ereport(ERROR,
-				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 errmsg("clock was set back too far for snowflake ids"),
-				 errdetail("Ids are ahead of it by %.3f s. \"snowflake.max_set_back\" is %d s, and \"snowflake.max_wait\" is %d ms.",
-						   reading->set_back / 1e6, setting_max_set_back,
-						   setting_max_wait),
-				 errhint(HINT_GO_ON("max_set_back"))));
-	if (found != NULL)
-		ereport(ERROR,
-				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-				 errmsg("snowflake mark is too far ahead of the clock"),
-				 errdetail("Ids up to " INT64_FORMAT " are taken in this database. %s",
-						   LimitBoundBelow(layout, tick), wait),
-				 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
-						 found->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON("max_ahead"))));
-	if (worker->lease_start >= tick)
-		ereport(ERROR,
-				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
-				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
-				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. %s",
-						   worker->id,
-						   timestamptz_to_str(starts), wait),
-				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
-	ereport(ERROR,
-			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
-			 errmsg("snowflake ids are too far ahead of the clock"),
-			 errdetail("%s", wait),
-			 errhint("If ids are needed faster than the layout provides them, give it more bits of sequence, or raise \"snowflake.max_ahead\".")));
-}
-
-/*
- * How long it takes, in us, until a tick is not ahead of the id clock by more
- * than so many ticks; 0 or less if it is not.
- */
-static int64
-generator_missing(const Layout *layout, uint64 tick, uint64 ahead,
-				  const ClockReading *reading)
-{
-	int64		missing = tick <= ahead ? 0 :
-	LayoutTickToTime(layout, tick - ahead) - reading->ids;
-
-	/* the id clock goes on a little slower while it is ahead */
-	if (missing > 0 && reading->ids > reading->time)
-		missing += missing / 7;
-	return missing;
-}
-
-/* Look at the clock, by which time the worker's ids go. */
-static ClockReading
-generator_read_clock(const Layout *layout)
-{
-	ClockReading reading = ClockRead();
-
-	ClockCheck(&reading);
-	reading.ids =
-		LimitIds(layout, WorkerLeaseEnd(&config.worker), reading.time);
-	return reading;
-}
-
-/*
- * Wait for a while for the id clock to come near enough to a tick.  Returns
- * whether it has; throws an error if that takes longer than the call may wait.
- * "found" is NULL unless it is the first tick above a mark that was found on
- * disk.
- *
- * After a start the mark can be a reservation, and half of max_ahead, further
- * ahead than it may be.  Wait for three reservations even beyond max_wait, so
- * that a restart alone causes no error, unless max_ahead is over 8 s.  Add 2:
- * the limit is the tick after the reservation, and if the mark is in that
- * tick, ids begin in the one after it.
- */
-static bool
-generator_wait_for_clock(const Layout *layout, uint64 tick, uint64 ahead,
-						 const FoundMark *found, CallWaits *waits)
-{
-	ClockReading reading = generator_read_clock(layout);
-	int64		ticks = 3 * LimitReservation(layout) + 2;
-	int64		after_start = found != NULL ? ticks * layout->tick : 0;
-	int64		missing = generator_missing(layout, tick, ahead, &reading);
-
-	if (missing <= 0)
-		return true;
-
-	/* a clock that is right may only be in doubt, which may end at any time */
-	if (reading.doubt > 0 && missing <= reading.doubt + after_start &&
-		ClockKeepWatching(waits))
-		return false;
-	if (!ClockKeepWaiting(reading.doubt > 0 ? 0 : missing, WAIT_CLOCK,
-						  missing <= after_start ? after_start : 0, waits))
-		generator_report_far(layout, tick, found, &reading,
-							 LayoutTickToTime(layout, tick - ahead));
-	return false;
-}
-
 /* Deal with the end that excludes a tick: move it, wait, or throw. */
 static void
 generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
@@ -388,18 +243,18 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 	if (tick > (uint64) layout->last_tick)
 	{
 		if (range->floor > (uint64) layout->last_tick)
-			generator_report_exhausted(layout, range->floor, false);
+			LimitReportExhausted(layout, range->floor, false);
 		ClockReportExhausted(layout);
 	}
 	if (tick >= range->lease_end)
 	{
-		generator_wait_for_lease(&config.worker, waits);
+		WaitForLease(&config.worker, waits);
 		return;
 	}
 	if (tick > range->ceiling)
 	{
-		(void) generator_wait_for_clock(layout, tick, range->ahead, NULL,
-										waits);
+		(void) WaitForClock(layout, &config.worker, tick, range->ahead, NULL,
+							waits);
 		return;
 	}
 	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED, &found))
@@ -407,33 +262,19 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 		case LIMIT_LOOK_AGAIN:
 			break;
 		case LIMIT_LOCKED:
-			LimitWaitForMark(waits);
+			WaitForMark(waits);
 			break;
 		case LIMIT_BEFORE_EPOCH:
 			ClockReportBeforeEpoch(layout);
 			break;
 		case LIMIT_IS_FAR:
 			if (found.tick > (uint64) layout->last_tick)
-				generator_report_exhausted(layout, found.tick,
-										   found.other_layout);
-			(void) generator_wait_for_clock(layout, found.tick, found.ahead,
-											&found, waits);
+				LimitReportExhausted(layout, found.tick,
+									 found.other_layout);
+			(void) WaitForClock(layout, &config.worker, found.tick,
+								found.ahead, &found, waits);
 			break;
 	}
-}
-
-/* Whether a call can take an id above the ceiling, and wait for it then. */
-static bool
-generator_can_claim(const Layout *layout, uint64 tick, const TickRange *range,
-					const CallWaits *waits)
-{
-	ClockReading reading = generator_read_clock(layout);
-	int64		missing = generator_missing(layout, tick, range->ahead,
-											&reading);
-
-	return missing <= 0 ||
-		(reading.doubt == 0 && claimed_tick <= range->ceiling &&
-		 missing <= setting_max_wait * INT64CONST(1000) - waits->waited);
 }
 
 /*
@@ -479,7 +320,9 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		tick = Max(range.from, lane_tick);
 		if (tick >= range.end ||
 			(tick > range.ceiling &&
-			 !generator_can_claim(layout, tick, &range, waits)))
+			 (claimed_tick > range.ceiling ||
+			  !WaitWouldDo(layout, &config.worker, tick, range.ahead,
+						   waits))))
 		{
 			/*
 			 * if the last tick that a slow flush reserved is full, start over
@@ -565,8 +408,8 @@ generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
 		if (window.clock_length == 0)
 			claimed_tick = tick;
 		while (window.clock_length == 0 &&
-			   !generator_wait_for_clock(&config.layout, tick, window.ahead,
-										 NULL, waits))
+			   !WaitForClock(&config.layout, &config.worker, tick,
+							 window.ahead, NULL, waits))
 			served_at = GetCurrentTimestamp();
 		return taken;
 	}

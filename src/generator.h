@@ -8,7 +8,7 @@
 #ifndef SNOWFLAKE_GENERATOR_H
 #define SNOWFLAKE_GENERATOR_H
 
-#include "clock.h"
+#include "wait.h"
 #include "worker.h"
 
 extern int64 GeneratorNext(int64 tag_bits);

@@ -51,6 +51,7 @@
 #include "utils/lsyscache.h"
 
 #include "clock.h"
+#include "flush.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
@@ -98,13 +99,6 @@ LimitAhead(const Layout *layout)
 		setting_max_ahead * INT64CONST(1000) / layout->tick;
 }
 
-/* Whether the last ids were made in another layout; 0 tells of none. */
-bool
-LimitIsOfOtherLayout(const Layout *layout, const Guard *guard)
-{
-	return guard->layout != layout->hash && guard->layout != 0;
-}
-
 /* The floor that goes with a limit. */
 uint64
 LimitFloor(const Layout *layout, uint64 limit)
@@ -119,7 +113,7 @@ LimitFloor(const Layout *layout, uint64 limit)
 bool
 LimitIsCovered(uint64 limit)
 {
-	uint64		standbys = MarkStandbys();
+	uint64		standbys = FlushStandbys();
 
 	/* pairs with limit_raise() */
 	pg_read_barrier();
@@ -156,12 +150,16 @@ LimitMaxAdvance(const Layout *layout, uint64 ids_tick)
 	return Max(ids_tick, reached);
 }
 
-/* Whether the bound on the pages is the one that this server wrote last. */
+/*
+ * Whether the bound on the pages, which the caller has locked, is the one that
+ * this server wrote last.
+ */
 static bool
-limit_has_written(const Layout *layout, const Guard *guard)
+limit_has_written(const Layout *layout, const DatabaseSlot *slot,
+				  const Guard *guard)
 {
-	return my_slot->reserved != 0 &&
-		guard->bound == LimitBoundBelow(layout, my_slot->reserved) &&
+	return slot->reserved != 0 &&
+		guard->bound == LimitBoundBelow(layout, slot->reserved) &&
 		guard->database == MyDatabaseId;
 }
 
@@ -183,7 +181,7 @@ LimitEnter(const Layout *layout)
 	is_sound = MarkLockPages(&mark);
 	if (is_sound)
 	{
-		if (!limit_has_written(layout, &mark.guard))
+		if (!limit_has_written(layout, my_slot, &mark.guard))
 		{
 			if (my_slot->reserved != 0)
 				SlotForget();
@@ -214,10 +212,9 @@ limit_tick(const Layout *layout, TimestampTz time)
  * that, the believed clock.  Then ids may go back, but not below the floor.
  */
 TimestampTz
-LimitIds(const Layout *layout, uint64 lease_end, TimestampTz believed)
+LimitGranted(const Layout *layout, uint64 lease_end, TimestampTz ids,
+			 TimestampTz believed)
 {
-	TimestampTz ids = ClockIds(believed);
-
 	return limit_tick(layout, ids) < lease_end ? ids : believed;
 }
 
@@ -227,35 +224,64 @@ LimitIds(const Layout *layout, uint64 lease_end, TimestampTz believed)
  * database, or extension that is created again, ids begin a reservation
  * further on.
  */
-static void
-limit_find(const Layout *layout, const Mark *mark, TimestampTz believed,
-		   FoundMark *found)
+void
+LimitFind(const Layout *layout, const Mark *mark, bool has_written,
+		  TimestampTz ids, FoundMark *found)
 {
 	const Guard *guard = &mark->guard;
-	uint64		ids_tick;
+	uint64		ids_tick = limit_tick(layout, ids);
 	uint64		most;
 
 	found->tick = 0;
-	if (!limit_has_written(layout, guard))
+	if (!has_written)
 		found->tick = LimitFirstTickAbove(layout, guard->bound);
 	if (mark->value > guard->bound)
 		found->tick = LimitFirstTickAbove(layout, mark->value);
-	found->ids = ClockIds(believed);
-	found->other_layout = LimitIsOfOtherLayout(layout, guard);
+	found->other_layout =
+		guard->layout != layout->hash && guard->layout != 0;
 
-	ids_tick = limit_tick(layout, found->ids);
 	most = mark->value > guard->bound ? LimitMaxAdvance(layout, ids_tick) :
 		ids_tick + LimitAhead(layout) / 2;
 	found->ahead = most - ids_tick;
 	found->is_far = found->tick > Min(most, (uint64) layout->last_tick);
 }
 
-/* Wait for a transaction that changes or drops a relation of the mark. */
-void
-LimitWaitForMark(CallWaits *waits)
+/*
+ * Read the mark, if that can be done now, and whether this server has written
+ * what it holds.  "slot" is that of our database, or one that it can take.
+ */
+bool
+LimitPeek(const Layout *layout, const DatabaseSlot *slot, Mark *mark,
+		  bool *has_written)
 {
-	if (!ClockKeepWaiting(0, WAIT_MARK, 0, waits))
-		MarkReportLocked();
+	bool		is_sound;
+
+	if (MarkOpen(mark, MARK_PEEK) != MARK_OPENED)
+		return false;
+	is_sound = MarkLockPages(mark);
+	if (is_sound)
+	{
+		*has_written = layout != NULL && slot != NULL &&
+			slot->database == MyDatabaseId &&
+			limit_has_written(layout, slot, &mark->guard);
+		MarkUnlockPages(mark);
+	}
+	MarkClose(mark);
+	return is_sound;
+}
+
+/* Report a mark that leaves no tick to the layout. */
+void
+LimitReportExhausted(const Layout *layout, uint64 tick, bool other_layout)
+{
+	ereport(ERROR,
+			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
+			 errmsg("snowflake layout has no tick left above the mark"),
+			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
+					   LimitBoundBelow(layout, tick),
+					   LayoutToText(layout), LayoutLargestId(layout)),
+			 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
+					 other_layout ? HINT_OTHER_LAYOUT : "Choose a layout whose ids are greater.")));
 }
 
 /*
@@ -334,9 +360,9 @@ limit_is_due(const Layout *layout, uint64 tick, LimitReason reason,
 static void
 limit_raise(uint64 limit)
 {
-	uint64		standbys = MarkStandbys();
+	uint64		standbys = FlushStandbys();
 
-	if (!MarkKnowsSettings() &&
+	if (!FlushKnowsSettings() &&
 		standbys != pg_atomic_read_u64(&my_slot->standbys))
 		standbys = 0;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
@@ -364,6 +390,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 {
 	uint64		lease_end = WorkerLeaseEnd(worker);
 	uint64		limit;
+	TimestampTz ids;
 	uint64		ids_tick = limit_tick(layout, reading->ids);
 
 	/* without max_set_back, which may be raised before the next start */
@@ -381,18 +408,21 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	if (report->damaged)
 		return LIMIT_LOOK_AGAIN;
 
-	limit_find(layout, mark, reading->time, found);
+	ids = ClockIds(reading->time);
+	LimitFind(layout, mark, limit_has_written(layout, my_slot, &mark->guard),
+			  ids, found);
 	has_ids = mark->value != 0 || mark->guard.bound != 0;
 	if ((found->is_far && reason != LIMIT_FORCE) ||
 		found->tick > (uint64) layout->last_tick ||
-		(!has_ids && found->ids < layout->epoch))
+		(!has_ids && ids < layout->epoch))
 	{
 		MarkUnlockPages(mark);
 		return has_ids ? LIMIT_IS_FAR : LIMIT_BEFORE_EPOCH;
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->other_system = LimitOtherSystem(&mark->guard);
-	ids_tick = limit_tick(layout, LimitIds(layout, lease_end, reading->time));
+	ids_tick = limit_tick(layout, LimitGranted(layout, lease_end, ids,
+											   reading->time));
 	/* reserve no further than the lease, whatever the clock says */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);
@@ -413,7 +443,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	lsn = MarkWritePages(mark);
 
 	/* if this is canceled, the limit stays */
-	if (!MarkFlush(lsn))
+	if (!FlushMark(lsn))
 		return LIMIT_LOOK_AGAIN;
 	StatsAdd(STATS_MARK_EXTENSIONS, 1);
 	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);

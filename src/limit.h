@@ -40,22 +40,26 @@ typedef enum LimitReason
 /* A value in the mark's pages that this server has not written. */
 typedef struct FoundMark
 {
-	TimestampTz ids;			/* the id clock, after it was read */
 	uint64		tick;			/* first tick above it; 0: there is none */
 	uint64		ahead;			/* how far that can be ahead of the id clock */
 	bool		is_far;			/* it is further ahead */
-	bool		other_layout;	/* it was made in another layout */
+	bool		other_layout;	/* the last ids were made in another layout */
 } FoundMark;
 
-extern TimestampTz LimitIds(const Layout *layout, uint64 lease_end,
-							TimestampTz believed);
+extern TimestampTz LimitGranted(const Layout *layout, uint64 lease_end,
+								TimestampTz ids, TimestampTz believed);
+extern bool LimitPeek(const Layout *layout, const DatabaseSlot *slot,
+					  Mark *mark, bool *has_written);
+extern void LimitFind(const Layout *layout, const Mark *mark,
+					  bool has_written, TimestampTz ids, FoundMark *found);
+pg_noreturn extern void LimitReportExhausted(const Layout *layout,
+											 uint64 tick, bool other_layout);
 extern uint64 LimitFloor(const Layout *layout, uint64 limit);
 extern bool LimitIsCovered(uint64 limit);
 extern bool LimitHalfUsed(const Layout *layout, uint64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
 							 uint64 tick, LimitReason reason,
 							 FoundMark *found);
-extern void LimitWaitForMark(CallWaits *waits);
 extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
 
 extern uint64 LimitOtherSystem(const Guard *guard);
@@ -65,6 +69,5 @@ extern uint64 LimitMaxAdvance(const Layout *layout, uint64 ids_tick);
 extern int64 LimitBoundBelow(const Layout *layout, uint64 tick);
 extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
 extern bool LimitEnter(const Layout *layout);
-extern bool LimitIsOfOtherLayout(const Layout *layout, const Guard *guard);
 
 #endif							/* SNOWFLAKE_LIMIT_H */

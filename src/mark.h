@@ -68,12 +68,8 @@ extern void MarkClose(Mark *mark);
 extern bool MarkLockPages(Mark *mark);
 extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
-extern bool MarkPeek(Mark *mark);
 extern Guard MarkCurrentGuard(void);
 pg_noreturn extern void MarkReportLocked(void);
 pg_noreturn extern void MarkReportDamaged(void);
-extern bool MarkFlush(XLogRecPtr lsn);
-extern bool MarkKnowsSettings(void);
-extern uint64 MarkStandbys(void);
 
 #endif							/* SNOWFLAKE_MARK_H */

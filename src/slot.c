@@ -83,16 +83,14 @@ slot_find(void)
 	return unused;
 }
 
-/* Whether our database has a slot, or can take one. */
-bool
-SlotIsAvailable(void)
+/* The slot of our database, or one that it can take; NULL if there is none. */
+DatabaseSlot *
+SlotPeek(void)
 {
-	bool		found;
+	DatabaseSlot *found;
 
-	if (my_slot != NULL)
-		return true;
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	found = slot_find() != NULL;
+	found = slot_find();
 	LWLockRelease(&shared->lock);
 	return found;
 }

@@ -12,7 +12,7 @@
 
 extern DatabaseSlot *my_slot;
 
-extern bool SlotIsAvailable(void);
+extern DatabaseSlot *SlotPeek(void);
 extern void SlotEnter(void);
 extern void SlotForget(void);
 

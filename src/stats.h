@@ -21,6 +21,11 @@
 #define ERRCODE_SNOWFLAKE_NO_LEASE			MAKE_SQLSTATE('S','F','0','0','4')
 #define ERRCODE_SNOWFLAKE_CLOCK_REFUSED		MAKE_SQLSTATE('S','F','0','0','5')
 
+/* What a session waits for, as pg_stat_activity shows it from 17 on. */
+#define WAIT_CLOCK		"SnowflakeClock"
+#define WAIT_LEASE		"SnowflakeLease"
+#define WAIT_MARK		"SnowflakeMark"
+
 /* In the order of the columns of snowflake_stat(); times in us. */
 typedef enum StatsCounter
 {

@@ -24,6 +24,7 @@
 #include "settings.h"
 #include "slot.h"
 #include "stats.h"
+#include "wait.h"
 #include "worker.h"
 
 PG_FUNCTION_INFO_V1(snowflake_status);
@@ -37,43 +38,38 @@ typedef struct Status
 	TimestampTz lease_starts;	/* DT_NOBEGIN, here and below: not known */
 	TimestampTz lease_ends;
 	TimestampTz last_id_at;		/* of all databases, since the start */
-	bool		has_mark;
-	int64		mark;			/* the greater one of mark and guard */
+	bool		has_slot;		/* the database has one, or can take one */
+	bool		has_mark;		/* it could be read: */
+	Mark		mark;
+	bool		has_written;	/* this server has written it */
+	uint64		limit;			/* of the database, if it has */
+	int64		greater_mark;	/* of sequence and guard */
 	TimestampTz mark_at;
 	uint64		mark_from;		/* another server, or 0 */
-	TimestampTz ids_clock;		/* when the mark was written */
-	bool		other_layout;	/* the last ids were made in another layout */
 } Status;
-
-/* The tick of the mark, which may be that of another layout. */
-static uint64
-status_mark_tick(const Status *status)
-{
-	return (uint64) status->mark >> status->layout->shift[FIELD_TIME];
-}
 
 static void
 status_get(Status *status)
 {
 	const Layout *layout = SharedLayoutIfFixed();
-	Mark		mark;
+	DatabaseSlot *slot = SlotPeek();
 	uint64		last_tick;
 
 	memset(status, 0, sizeof(Status));
-	status->lease_starts = status->lease_ends = status->last_id_at =
-		DT_NOBEGIN;
-	status->mark_at = status->ids_clock = DT_NOBEGIN;
+	status->lease_starts = status->lease_ends = DT_NOBEGIN;
+	status->last_id_at = status->mark_at = DT_NOBEGIN;
 	if (layout == NULL && SettingsLayoutIsUsable())
 		layout = &setting_layout;
 	status->layout = layout;
+	status->has_slot = slot != NULL;
 	WorkerGet(&status->worker);
-	status->has_mark = MarkPeek(&mark);
+	status->has_mark =
+		LimitPeek(layout, slot, &status->mark, &status->has_written);
 	if (status->has_mark)
 	{
-		status->mark = Max(mark.value, mark.guard.bound);
-		status->mark_from = LimitOtherSystem(&mark.guard);
-		if (mark.guard.bound != 0)
-			status->ids_clock = mark.guard.clock;
+		status->greater_mark =
+			Max(status->mark.value, status->mark.guard.bound);
+		status->mark_from = LimitOtherSystem(&status->mark.guard);
 	}
 	if (status->mark_from == 0)
 		status->mark_from = pg_atomic_read_u64(&shared->other_system);
@@ -90,19 +86,13 @@ status_get(Status *status)
 	last_tick = LaneLastTick(layout);
 	if (last_tick > 0)
 		status->last_id_at = LayoutTickInstant(layout, last_tick);
-	if (status->has_mark)
-	{
-		status->mark_at = LayoutTickInstant(layout, status_mark_tick(status));
-		status->other_layout = LimitIsOfOtherLayout(layout, &mark.guard);
-	}
-}
-
-/* Whether an instant is further ahead of the id clock than ids may be. */
-static bool
-status_is_far_ahead(TimestampTz instant, TimestampTz ids, int64 reserve)
-{
-	return setting_max_ahead >= 0 && !TIMESTAMP_NOT_FINITE(instant) &&
-		instant > ids + setting_max_ahead * INT64CONST(1000) + reserve;
+	if (status->has_written)
+		status->limit = pg_atomic_read_u64(&slot->limit);
+	/* a mark of 0 has no time: no ids have been made yet */
+	if (status->greater_mark != 0)
+		status->mark_at = LayoutTickInstant(layout,
+											(uint64) status->greater_mark >>
+											layout->shift[FIELD_TIME]);
 }
 
 /* Call a function of the extension that returns a text; "" if it was dropped. */
@@ -115,19 +105,72 @@ status_call_sql(const char *name)
 }
 
 /*
- * What would happen to a call for an id, as far as that can be told without
- * making one.  *hint is what to do next, "" if there is nothing to do.
+ * What a call for an id would find of a mark that can be read, as far as that
+ * can be told without making one.
+ */
+static const char *
+status_of_mark(const Status *status, ClockReading *reading, const char **hint)
+{
+	const Layout *layout = status->layout;
+	const Worker *worker = &status->worker;
+	uint64		lease_end = WorkerLeaseEnd(worker);
+	uint64		ahead = LimitAhead(layout);
+	uint64		last_tick = LaneLastTick(layout);
+	uint64		first;			/* that the database leaves */
+	int64		ids_tick;
+	bool		is_in_layout;
+	FoundMark	found;
+
+	LimitFind(layout, &status->mark, status->has_written, reading->ids,
+			  &found);
+	reading->ids =
+		LimitGranted(layout, lease_end, reading->ids, reading->time);
+	is_in_layout =
+		LayoutTimeToTick(layout, Max(reading->ids, layout->epoch), &ids_tick);
+	first = LimitFloor(layout, status->limit);
+	/* a mark that was set counts from the next move of the limit on */
+	if (is_in_layout && Max((uint64) ids_tick, first) < status->limit)
+		found = (FoundMark)
+	{
+		0
+	};
+	first = Max(first, found.tick);
+
+	*hint = found.other_layout ? HINT_OTHER_LAYOUT :
+		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.";
+	if (!is_in_layout || first > (uint64) layout->last_tick)
+		return "exhausted";
+
+	*hint = WorkerLeaseWords()->hint;
+	if (Max(Max((uint64) ids_tick, first), last_tick) >= lease_end ||
+		!WaitIsPossible(layout, worker->lease_start, ahead, NULL, reading))
+		return "no lease";
+
+	*hint = found.other_layout ? HINT_OTHER_LAYOUT :
+		reading->time + reading->set_back > reading->ids ?
+		HINT_GO_ON("max_set_back") : HINT_GO_ON("max_ahead");
+	if ((found.is_far &&
+		 !WaitIsPossible(layout, found.tick, found.ahead, &found, reading)) ||
+		!WaitIsPossible(layout, Max(first, last_tick), ahead, NULL, reading))
+		return "too far ahead";
+
+	*hint = "";
+	if (status->mark_from != 0 && !worker->leased)
+		*hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
+	return "ready";
+}
+
+/*
+ * What would happen to a call for an id.  *hint is what to do next, "" if
+ * there is nothing to do.
  */
 static const char *
 status_get_state(const Status *status, const char **hint)
 {
 	const Layout *layout = status->layout;
-
-	/* a call would let the id clock go on from that of the mark */
-	ClockReading reading = ClockPeek(status->ids_clock);
-	TimestampTz ids = reading.ids;
+	const Guard *guard = &status->mark.guard;
+	ClockReading reading;
 	const char *unusable;
-	int64		tick;
 
 	*hint = "Make ids on the primary. After a promotion they are made here.";
 	if (RecoveryInProgress())
@@ -143,48 +186,29 @@ status_get_state(const Status *status, const char **hint)
 		return "unusable settings";
 	}
 
-	*hint = "Try again when sessions in other databases have ended.";
-	if (!SlotIsAvailable())
-		return "too many databases";
-
 	*hint = WorkerLeaseWords()->hint;
-	if (status->worker.leased &&
-		(status->worker.id < 0 || status->lease_ends <= reading.time ||
-		 status->lease_ends <= status->last_id_at ||
-		 status_is_far_ahead(status->lease_starts, ids, 0)))
+	if (status->worker.id < 0)
 		return "no lease";
 
-	*hint = "Set the clock of the server right, or choose a layout with an earlier epoch and restart the server.";
-	if (ids < layout->epoch && status->mark == 0)
-		return "before epoch";
-
-	*hint = "Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.";
-	if (reading.refused)
-		return "clock refused";
-
-	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
-		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.";
-	if (!LayoutTimeToTick(layout, Max(ids, layout->epoch), &tick) ||
-		(status->has_mark &&
-		 status_mark_tick(status) > (uint64) layout->last_tick))
-		return "exhausted";
+	*hint = "Try again when sessions in other databases have ended.";
+	if (!status->has_slot)
+		return "too many databases";
 
 	*hint = "Call snowflake_nextval(): its error says whether to wait for a transaction that changes the mark, or how to create the mark again.";
 	if (!status->has_mark)
 		return "no mark";
 
-	*hint = status->other_layout ? HINT_OTHER_LAYOUT :
-		reading.time + reading.set_back > ids ? HINT_GO_ON("max_set_back") :
-		HINT_GO_ON("max_ahead");
-	if (status_is_far_ahead(status->mark_at, ids,
-							(LimitReservation(layout) + 1) * layout->tick) ||
-		status_is_far_ahead(status->last_id_at, ids, layout->tick))
-		return "too far ahead";
+	/* a call would let the id clock go on from that of the mark */
+	reading = ClockPeek(guard->bound != 0 ? guard->clock : DT_NOBEGIN);
+	*hint = "Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.";
+	if (reading.refused)
+		return "clock refused";
 
-	*hint = "";
-	if (status->mark_from != 0 && !status->worker.leased)
-		*hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
-	return "ready";
+	*hint = "Set the clock of the server right, or choose a layout with an earlier epoch and restart the server.";
+	if (reading.ids < layout->epoch && status->greater_mark == 0)
+		return "before epoch";
+
+	return status_of_mark(status, &reading, hint);
 }
 
 /* A row, put together column by column. */
@@ -244,9 +268,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 			   TimestampTzGetDatum(LayoutLastInstant(layout)) : 0,
 			   layout == NULL);
 	status_add_ahead(&row, status.last_id_at);
-	status_add(&row, Int64GetDatum(status.mark), !status.has_mark);
-	/* a mark of 0 has no time: no ids have been made yet */
-	status_add_ahead(&row, status.mark == 0 ? DT_NOBEGIN : status.mark_at);
+	status_add(&row, Int64GetDatum(status.greater_mark), !status.has_mark);
+	status_add_ahead(&row, status.mark_at);
 	status_add(&row, Int64GetDatum((int64) status.mark_from),
 			   status.mark_from == 0);
 	status_add(&row, CStringGetTextDatum(WorkerLeaseWords()->name),

@@ -324,6 +324,22 @@ foreach my $relation ('mark', 'guard')
 	$other->start;
 	cmp_ok(sql($other, 'SELECT snowflake_nextval()'), '>', $last_id, "a $relation that was restored is used");
 }
+
+# A mark that was set by hand can be half of max_ahead ahead, and a call waits for 6 s more; the
+# state says what a call does.
+set_and_reload($other, "snowflake.max_ahead = '100s'");
+foreach my $case ([ 20, 'ready', '00000' ], [ 54, 'ready', '00000' ], [ 90, 'too far ahead', 'SF001' ])
+{
+	my ($ahead, $state, $code) = @$case;
+
+	sql($other,
+		"SELECT setval('snowflake_internal.mark', snowflake_compose(clock_timestamp() + interval '$ahead s'))");
+	# or else ids go on below it for a moment
+	$other->restart;
+	is(status_of($other, 'state'), $state, "the state with a mark $ahead s ahead");
+	my ($found) = sqlstate_of($other, 'SELECT snowflake_nextval()');
+	is($found, $code, 'is what a call says');
+}
 $other->stop;
 
 # a server that leases a worker id need not report it
@@ -336,7 +352,12 @@ unlike(slurp_file($leasing->logfile), $copied, 'but the log does not');
 my $standby = new_standby($leasing, 'standby');
 is(status_of($standby, 'state'), 'standby', 'the state of a standby shows what it is');
 $standby->stop;
-$leasing->stop;
+
+# ids that are to begin beyond the lease
 $registry->stop;
+sql($leasing, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'), force => true)");
+is(status_of($leasing, 'state, lease_ends > now()'), 'no lease|t', 'the state if ids begin beyond the lease');
+sql_fails($leasing, 'SELECT snowflake_nextval()', 'SF004', 'is what a call says');
+$leasing->stop;
 
 done_testing();

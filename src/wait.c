@@ -1,0 +1,301 @@
+/*-------------------------------------------------------------------------
+ *
+ * wait.c
+ *	  Waits for what keeps a call from its next id.
+ *
+ * A call waits for the clock, for a lease, or for a transaction that holds the
+ * mark.  All of its waits together take at most snowflake.max_wait, not
+ * counting the time in which it moves the limit, or watches a clock in doubt.
+ * If that would not do, the error says what is waited for.
+ *
+ * Nothing is locked here, so errors can be thrown.
+ *
+ *-------------------------------------------------------------------------
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "utils/timestamp.h"
+
+#include "compat.h"
+#include "settings.h"
+#include "stats.h"
+#include "wait.h"
+
+/*
+ * How often, and for how long, a call watches a clock in doubt.  In us, as all
+ * times here.  The interval is short because a call may be canceled soon.
+ */
+#define LOOK_INTERVAL		10000
+#define TIME_TO_WATCH		(CLOCK_TIME_TO_BELIEVE + 10 * LOOK_INTERVAL)
+
+/* A call that waits for the clock looks whether it has been corrected. */
+#define LONGEST_SLEEP		100000
+/* What others do has no known end. */
+#define SLEEP_FOR_OTHERS	10000
+
+/* Sleep for up to so many us.  Returns for how long. */
+static int64
+wait_sleep(int64 us, const char *wait_event)
+{
+	int64		begin = ClockReference();
+	int64		slept;
+
+	(void) WaitLatch(MyLatch,
+					 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 (us + 999) / 1000, compat_wait_event(wait_event));
+	ResetLatch(MyLatch);
+	CHECK_FOR_INTERRUPTS();
+	slept = ClockReference() - begin;
+	slept = Max(slept, 1);
+	StatsAdd(STATS_WAIT_TIME, slept);
+	return slept;
+}
+
+static int64
+wait_max(void)
+{
+	return setting_max_wait * INT64CONST(1000);
+}
+
+/*
+ * Sleep for a while, "missing" us at most; 0 if the end of the wait is not
+ * known.  False if the call has waited for the longest time it may, or is
+ * known to need longer.
+ */
+static bool
+wait_some(int64 missing, int64 longest, const char *wait_event,
+		  CallWaits *waits)
+{
+	int64		left = longest - waits->waited;
+
+	if (left <= 0 || missing > left)
+		return false;
+	if (waits->waited == 0)
+		StatsAdd(STATS_WAITS, 1);
+	waits->waited += wait_sleep(missing != 0 ? Min(missing, LONGEST_SLEEP) :
+								Min(SLEEP_FOR_OTHERS, left), wait_event);
+	return true;
+}
+
+/*
+ * Sleep until the next look at a clock in doubt, whatever snowflake.max_wait
+ * is.  False if the call has watched it for long enough to believe it.
+ */
+static bool
+wait_watch(CallWaits *waits)
+{
+	int64		slept;
+
+	if (waits->watched >= TIME_TO_WATCH)
+		return false;
+	if (waits->watched == 0)
+		StatsAdd(STATS_WAITS, 1);
+	slept = wait_sleep(LOOK_INTERVAL, WAIT_CLOCK);
+	/* as in clock_watch(): nobody watched while the process was stopped */
+	if (slept <= CLOCK_LONGEST_GAP)
+		waits->watched += slept;
+	return true;
+}
+
+/*
+ * The time to use.  Throws an error if the clock has jumped too far.  If a
+ * doubt is old, or the old time cannot be used, the call watches the clock.
+ */
+TimestampTz
+WaitForTime(const Layout *layout, CallWaits *waits)
+{
+	ClockReading reading;
+
+	do
+	{
+		reading = ClockRead();
+		ClockCheck(&reading);
+	} while ((reading.doubted_for >= CLOCK_TIME_TO_BELIEVE ||
+			  (reading.doubt > 0 && reading.ids < layout->epoch)) &&
+			 wait_watch(waits));
+	return reading.time;
+}
+
+/* Wait for a transaction that changes or drops a relation of the mark. */
+void
+WaitForMark(CallWaits *waits)
+{
+	if (!wait_some(0, wait_max(), WAIT_MARK, waits))
+		MarkReportLocked();
+}
+
+/* Wait for a lease, or for ours to be extended. */
+void
+WaitForLease(const Worker *worker, CallWaits *waits)
+{
+	TimestampTz ends;
+
+	WorkerAskForLease();
+	if (wait_some(0, wait_max(), WAIT_LEASE, waits))
+		return;
+
+	ends = LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(worker));
+	ereport(ERROR,
+			(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+			 errmsg("server has no lease of a worker id for snowflake ids"),
+			 worker->id < 0 ? 0 :
+			 errdetail("Its lease of worker id " INT64_FORMAT " is for ids before %s.",
+					   worker->id,
+					   timestamptz_to_str(ends)),
+			 errhint("%s", WorkerLeaseWords()->hint)));
+}
+
+/* Report what keeps a tick from being used until the id clock is "awaited". */
+static void
+wait_report_far(const Layout *layout, const Worker *worker, uint64 tick,
+				const FoundMark *found, const ClockReading *reading,
+				TimestampTz awaited)
+{
+	TimestampTz starts = LayoutTickInstant(layout, worker->lease_start);
+	char	   *wait = psprintf("The time that ids follow is %s, and has to reach %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
+	/* timestamptz_to_str() has one buffer for all of its results */
+								pstrdup(timestamptz_to_str(reading->ids)),
+								pstrdup(timestamptz_to_str(awaited)),
+								setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
+
+	/* is this mostly because the clock was set back? */
+	if (setting_max_set_back >= 0 &&
+		reading->set_back - setting_max_set_back * USECS_PER_SEC >
+		(awaited - reading->ids) / 2)
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+				 errmsg("clock was set back too far for snowflake ids"),
+				 errdetail("Ids are ahead of it by %.3f s. \"snowflake.max_set_back\" is %d s, and \"snowflake.max_wait\" is %d ms.",
+						   reading->set_back / 1e6, setting_max_set_back,
+						   setting_max_wait),
+				 errhint(HINT_GO_ON("max_set_back"))));
+	if (found != NULL)
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+				 errmsg("snowflake mark is too far ahead of the clock"),
+				 errdetail("Ids up to " INT64_FORMAT " are taken in this database. %s",
+						   LimitBoundBelow(layout, tick), wait),
+				 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
+						 found->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON("max_ahead"))));
+	if (worker->lease_start >= tick)
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
+				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
+				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. %s",
+						   worker->id,
+						   timestamptz_to_str(starts), wait),
+				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
+	ereport(ERROR,
+			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
+			 errmsg("snowflake ids are too far ahead of the clock"),
+			 errdetail("%s", wait),
+			 errhint("If ids are needed faster than the layout provides them, give it more bits of sequence, or raise \"snowflake.max_ahead\".")));
+}
+
+/*
+ * How long it takes, in us, until a tick is not ahead of the id clock by more
+ * than so many ticks; 0 or less if it is not.
+ */
+static int64
+wait_missing(const Layout *layout, uint64 tick, uint64 ahead,
+			 const ClockReading *reading)
+{
+	int64		missing = tick <= ahead ? 0 :
+	LayoutTickToTime(layout, tick - ahead) - reading->ids;
+
+	/* the id clock goes on a little slower while it is ahead */
+	if (missing > 0 && reading->ids > reading->time)
+		missing += missing / 7;
+	return missing;
+}
+
+/* Look at the clock, by which time the worker's ids go. */
+static ClockReading
+wait_read_clock(const Layout *layout, const Worker *worker)
+{
+	ClockReading reading = ClockRead();
+
+	ClockCheck(&reading);
+	reading.ids = LimitGranted(layout, WorkerLeaseEnd(worker), reading.ids,
+							   reading.time);
+	return reading;
+}
+
+/*
+ * How long a call may wait for "missing" us.  After a start the mark can be a
+ * reservation, and half of max_ahead, further ahead than it may be.  Wait for
+ * three reservations even beyond max_wait, so that a restart alone causes no
+ * error, unless max_ahead is over 8 s.  Add 2 ticks: the limit is the tick
+ * after the reservation, and if the mark is in that tick, ids begin in the one
+ * after it.
+ */
+static int64
+wait_longest(const Layout *layout, const FoundMark *found, int64 missing)
+{
+	int64		longest = wait_max();
+	int64		after_start =
+	(3 * LimitReservation(layout) + 2) * layout->tick;
+
+	if (found != NULL && missing <= after_start)
+		longest = Max(longest, after_start);
+	return longest;
+}
+
+/* Whether a new call could wait until a tick is near enough. */
+bool
+WaitIsPossible(const Layout *layout, uint64 tick, uint64 ahead,
+			   const FoundMark *found, const ClockReading *reading)
+{
+	/* a doubt may end at any time */
+	int64		missing = wait_missing(layout, tick, ahead, reading) -
+	reading->doubt;
+
+	return missing <= wait_longest(layout, found, missing);
+}
+
+/*
+ * Whether a call may take an id of a tick that is too far ahead, and wait then
+ * until it is not.
+ */
+bool
+WaitWouldDo(const Layout *layout, const Worker *worker, uint64 tick,
+			uint64 ahead, const CallWaits *waits)
+{
+	ClockReading reading = wait_read_clock(layout, worker);
+	int64		missing = wait_missing(layout, tick, ahead, &reading);
+
+	return missing <= 0 ||
+		(reading.doubt == 0 && missing <=
+		 wait_longest(layout, NULL, missing) - waits->waited);
+}
+
+/*
+ * Wait for a while for the id clock to come near enough to a tick.  Returns
+ * whether it has; throws an error if that takes longer than the call may wait.
+ * "found" is NULL unless it is the first tick above a mark that was found on
+ * disk.
+ */
+bool
+WaitForClock(const Layout *layout, const Worker *worker, uint64 tick,
+			 uint64 ahead, const FoundMark *found, CallWaits *waits)
+{
+	ClockReading reading = wait_read_clock(layout, worker);
+	int64		missing = wait_missing(layout, tick, ahead, &reading);
+	int64		longest = wait_longest(layout, found, missing);
+
+	if (missing <= 0)
+		return true;
+
+	/* a clock that is right may only be in doubt, which may end at any time */
+	if (reading.doubt > 0 &&
+		WaitIsPossible(layout, tick, ahead, found, &reading) &&
+		wait_watch(waits))
+		return false;
+	if (!wait_some(reading.doubt > 0 ? 0 : missing, longest, WAIT_CLOCK,
+				   waits))
+		wait_report_far(layout, worker, tick, found, &reading,
+						LayoutTickToTime(layout, tick - ahead));
+	return false;
+}
