@@ -27,7 +27,6 @@
 #include "world.h"
 
 /* A record of the WAL takes so many bytes. */
-#define RECORD_SIZE		10
 /* Where the row is on each of our pages. */
 #define ROW_OFFSET		(BLCKSZ - 256)
 #define ROW_HEADER		MAXALIGN(SizeofHeapTupleHeader)

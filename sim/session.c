@@ -194,7 +194,11 @@ transact(void)
 
 	begin_call("transaction");
 	if (!TransactionIsRunning())
+	{
+		if (TransactionFinish(RandomOneIn(2)))
+			return;
 		(void) TransactionBegin();
+	}
 	if (!OidIsValid(TransactionSees(database)->extension))
 	{
 		if (TransactionKeeps(database, 1))
@@ -228,6 +232,8 @@ transact(void)
 		while (TransactionIsRunning())
 			TransactionRollback();
 	}
+	else if (RandomOneIn(4))
+		TransactionPrepare();
 	else
 		TransactionCommit();
 	counts.transactions++;

@@ -5,7 +5,8 @@
  *
  * One transaction at a time can do so in a database, and keeps all others
  * from the relations meanwhile.  What is written to files that it has made
- * is gone if it fails, or is rolled back to a savepoint.
+ * is gone if it fails, or is rolled back to a savepoint.  One that is prepared
+ * belongs to nobody, and outlives a crash.
  *
  *-------------------------------------------------------------------------
  */
@@ -37,18 +38,75 @@ typedef struct Transaction
 	int			level_of[MAX_XIDS];
 } Transaction;
 
-static Transaction transactions[MAX_PROCESSES];
+/* One that was prepared in a database, which then has no process. */
+typedef struct Prepared
+{
+	/* of its record, and of the one that ends it; 0: there is none */
+	XLogRecPtr	lsn;
+	XLogRecPtr	finished;
+	Disk		disk;			/* the database, as it sees it */
+	bool		changes[2];
+	Process		owner;			/* in place of one */
+}			Prepared;
+
+static Transaction transactions[MAX_PROCESSES + MAX_DATABASES_HERE];
+static Prepared prepared[MAX_DATABASES_HERE];
 static int	last_file;
 static int	last_relations;
 static int	last_incarnation;
 
-/* No transaction survives its server. */
 void
 TransactionForgetAll(void)
 {
 	memset(transactions, 0, sizeof(transactions));
+	memset(prepared, 0, sizeof(prepared));
 	for (int i = 0; i < plan.num_databases; i++)
 		databases[i].changer = NULL;
+}
+
+/* Give the relations of a transaction to none of the sessions. */
+static void
+give_to_nobody(int database)
+{
+	Process    *owner = &prepared[database].owner;
+
+	owner->id = MAX_PROCESSES + database;
+	databases[database].changer = owner;
+}
+
+/*
+ * The server has gone down, and has the WAL up to a position: of all
+ * transactions, only those that were prepared by then go on.
+ */
+void
+TransactionRecover(XLogRecPtr lsn)
+{
+	memset(transactions, 0, sizeof(transactions));
+	for (int i = 0; i < plan.num_databases; i++)
+	{
+		Database   *database = &databases[i];
+		Disk	   *disk = &prepared[i].disk;
+
+		database->changer = NULL;
+		if (prepared[i].lsn > lsn ||
+			(prepared[i].finished != 0 && prepared[i].finished <= lsn))
+			prepared[i].lsn = 0;
+		if (prepared[i].lsn == 0)
+			continue;
+		prepared[i].finished = 0;
+		if (disk->files[0] == database->disk.files[0])
+			disk->value = database->disk.value;
+		if (disk->files[1] == database->disk.files[1])
+			disk->guard = database->disk.guard;
+		/* ids are above what this start finds, once it is committed */
+		disk->found_guard = disk->guard.bound;
+		disk->found = Max(disk->value, disk->found_guard);
+		give_to_nobody(i);
+		transactions[MAX_PROCESSES + i].num_levels = 1;
+		transactions[MAX_PROCESSES + i].levels[0].before = database->disk;
+		database->disk = *disk;
+		memcpy(database->changes, prepared[i].changes, sizeof(bool) * 2);
+	}
 }
 
 static Transaction *
@@ -317,29 +375,84 @@ TransactionRollback(void)
 	transaction->num_levels = last;
 }
 
+/* Others see what was committed, or prepared, once it is on disk. */
+static void
+flush_transaction(Database *database)
+{
+	XLogRecPtr	lsn;
+
+	DiskLog(database);
+	XLogFlush(lsn = written);
+	while (configured_standby > 0 &&
+		   on_standby[configured_standby - 1] < lsn)
+	{
+		ProcessStep();
+		ProcessSleep(10000, PROCESS_FLUSHES);
+	}
+}
+
 /* COMMIT */
 void
 TransactionCommit(void)
 {
 	Transaction *transaction = mine();
 	Database   *database = &databases[me->database];
-	XLogRecPtr	lsn;
 
 	Say("commits");
 	if (database->changer == me)
 	{
-		/* others see it only once it is on disk */
 		transaction->levels[0].before = database->disk;
-		DiskLog(database);
-		XLogFlush(lsn = written);
-		while (configured_standby > 0 &&
-			   on_standby[configured_standby - 1] < lsn)
-		{
-			ProcessStep();
-			ProcessSleep(10000, PROCESS_FLUSHES);
-		}
+		flush_transaction(database);
 		database->changer = NULL;
 		WorldNewMark(database);
 	}
 	transaction->num_levels = transaction->num_xids = 0;
+}
+
+/* PREPARE TRANSACTION, or COMMIT if it has not changed the relations */
+void
+TransactionPrepare(void)
+{
+	Transaction *transaction = mine();
+	Database   *database = &databases[me->database];
+	Prepared   *mine_now = &prepared[me->database];
+
+	if (database->changer != me)
+	{
+		TransactionCommit();
+		return;
+	}
+	Say("prepares its transaction");
+	give_to_nobody(me->database);
+	transactions[MAX_PROCESSES + me->database] = *transaction;
+	transaction->num_levels = transaction->num_xids = 0;
+	mine_now->disk = database->disk;
+	memcpy(mine_now->changes, database->changes, sizeof(bool) * 2);
+	mine_now->lsn = written + RECORD_SIZE;
+	mine_now->finished = 0;
+	flush_transaction(database);
+}
+
+/* COMMIT PREPARED, or ROLLBACK PREPARED; false if there is none. */
+bool
+TransactionFinish(bool commit)
+{
+	Database   *database = &databases[me->database];
+	Disk	   *before =
+	&transactions[MAX_PROCESSES + me->database].levels[0].before;
+
+	if (database->changer != &prepared[me->database].owner)
+		return false;
+	Say("%s a prepared transaction", commit ? "commits" : "rolls back");
+	/* nobody else finishes it */
+	database->changer = me;
+	mine()->num_levels = 1;
+	mine()->changed_at = 0;
+	mine()->levels[0].before = *before;
+	prepared[me->database].finished = written + RECORD_SIZE;
+	if (commit)
+		TransactionCommit();
+	else
+		TransactionRollback();
+	return true;
 }

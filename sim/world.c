@@ -34,13 +34,15 @@ Layout		layouts[2];
 TransactionId next_xid;
 int64		standby_returns_at[NUM_STANDBYS];
 int64		standby_had_all_at[NUM_STANDBYS];
-Layout	   *world_layout;
+Layout	   *world_layout;		/* in force */
 
 static TimeLineID timeline;
 static int	configured_start;
 static int	configured_jump;
 static int	configured_set_back;
+static XLogRecPtr recovered;	/* by the last start */
 static bool was_unbounded;		/* max_ahead */
+static Layout *configured_layout;	/* from the next start on */
 static pg_time_t checkpoint;
 static int64 offsets[4];		/* where the clock likes to be */
 static TimestampTz free_from[4];	/* worker ids of the registry */
@@ -86,7 +88,7 @@ WorldLoadSettings(void)
 	setting_max_jump = configured_jump;
 	setting_max_set_back = configured_set_back;
 	setting_sequence_start = configured_start;
-	memcpy(&setting_layout, world_layout, sizeof(Layout));
+	memcpy(&setting_layout, configured_layout, sizeof(Layout));
 	setting_registry = plan.leased ? "host=registry" : "";
 	SyncRepStandbyNames = standby_names[configured_standby];
 	settings_version++;
@@ -230,7 +232,6 @@ static void
 start_server(bool by_crash)
 {
 	PostgresReset();
-	TransactionForgetAll();
 	run++;
 	made_since_start = 0;
 	if (!by_crash)
@@ -262,6 +263,7 @@ start_server(bool by_crash)
 		WorldNewMark(database);
 		note_found(database);
 	}
+	TransactionRecover(recovered);
 	if (configured_standby == 0)
 		always_synchronous = false;
 	else if (on_standby[configured_standby - 1] == written)
@@ -282,6 +284,20 @@ fit_ids(void)
 }
 
 /*
+ * The operator chooses a layout.  Only in the same layout, its timeline keeps
+ * a standby apart from what it lost.
+ */
+static void
+configure_layout(void)
+{
+	if (has_lost_ids || plan.layout_changes == 0 || !RandomOneIn(3))
+		return;
+	configured_layout = &layouts[configured_layout == &layouts[0]];
+	has_other_layout = true;
+	Say("another layout is configured");
+}
+
+/*
  * The server goes down, and comes up with the WAL up to a position.  A
  * promotion may lose ids.
  */
@@ -293,6 +309,7 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 	Say("%s with the WAL up to %llu of %llu", promotion ? "a standby is promoted" : by_crash ? "the server crashes" : "the server is restarted",
 		(unsigned long long) lsn, (unsigned long long) written);
 	DiskGoBack(lsn, promotion);
+	recovered = lsn;
 	for (int i = 0; loses_ids && i < plan.num_databases; i++)
 		databases[i].advanced = databases[i].largest[0] =
 			databases[i].largest[1] = 0;
@@ -308,17 +325,13 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 		if (plan.clock_steps > 0 && RandomOneIn(3))
 			wall_offset = offsets[RandomBelow(lengthof(offsets))];
 
-		/*
-		 * only in the same layout, its timeline keeps a standby apart from
-		 * what it lost
-		 */
-		if (!has_lost_ids && plan.layout_changes > 0 && RandomOneIn(3))
-		{
-			world_layout = &layouts[world_layout == &layouts[0]];
-			has_other_layout = true;
-			Say("with another layout");
-			fit_ids();
-		}
+		configure_layout();
+	}
+	if (configured_layout != world_layout)
+	{
+		Say("with another layout");
+		world_layout = configured_layout;
+		fit_ids();
 	}
 	start_server(by_crash);
 }
@@ -386,6 +399,17 @@ step_clock(void)
 {
 	counts.clock_steps++;
 	glitch_ends_at = 0;
+	/* as when a machine goes on elsewhere: nobody sees time pass */
+	if (RandomOneIn(6))
+	{
+		int64		jump = RandomSize(20 * USECS_PER_SEC);
+
+		reference += jump;
+		wall_offset -= jump;
+		PromiseNoteClock(0);
+		Say("the reference clock jumps by " INT64_FORMAT " us", jump);
+		return;
+	}
 	if (RandomOneIn(4))
 	{
 		glitches = RandomBelow(3);
@@ -411,7 +435,7 @@ step_clock(void)
 static void
 reload(void)
 {
-	switch (PICK(0, 0, 1, 2, 3, 4))
+	switch (PICK(0, 0, 1, 2, 3, 4, 5))
 	{
 		case 0:
 			if (plan.leased)
@@ -439,6 +463,12 @@ reload(void)
 			configured_datacenter =
 				RandomBelow(LayoutLargest(world_layout, FIELD_DATACENTER) + 1);
 			Say("the datacenter id is set to %d", configured_datacenter);
+			break;
+		case 5:
+			/* who has not yet read it could fix either of them */
+			if (!memory_exists || !((SharedState *) memory)->layout_fixed)
+				return;
+			configure_layout();
 			break;
 	}
 	WorldReload();
@@ -494,7 +524,8 @@ copy_database(void)
 		}
 		return;
 	}
-	if (to == from || databases[from].sessions > 0)
+	if (to == from || databases[from].sessions > 0 ||
+		databases[to].changer != NULL || databases[from].changer != NULL)
 		return;
 	TransactionCopy(&databases[to], &databases[from]);
 	note_found(&databases[to]);
@@ -725,7 +756,7 @@ WorldBegin(void)
 	max_wal_senders = plan.synchronous;
 	configured_standby = plan.synchronous ? 1 : 0;
 	make_layouts();
-	world_layout = &layouts[0];
+	world_layout = configured_layout = &layouts[0];
 	configured_start = RandomBelow(2);
 	configured_ahead = PICK(0, 100, 1000, 5000, 5000, 20000, -1);
 	configured_set_back = PICK(-1, -1, -1, 86400, 0, 2);
@@ -762,6 +793,8 @@ WorldBegin(void)
 		TransactionNewExtension(&databases[i], 750 + i);
 	}
 	DiskBegin();
+	TransactionForgetAll();
+	recovered = 0;
 	at_rest = false;
 	PromiseBegin();
 	start_server(false);

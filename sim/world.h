@@ -113,6 +113,9 @@ extern void WorldReload(void);
 extern bool WorldMustGiveIds(void);
 
 /* disk.c */
+/* each record of the WAL */
+#define RECORD_SIZE		10
+
 extern XLogRecPtr written;
 extern XLogRecPtr flushed;
 extern XLogRecPtr on_standby[NUM_STANDBYS];
@@ -125,6 +128,7 @@ extern void DiskPrune(void);
 
 /* transaction.c */
 extern void TransactionForgetAll(void);
+extern void TransactionRecover(XLogRecPtr lsn);
 extern bool TransactionIsRunning(void);
 extern bool TransactionKeeps(const Database *database, int which);
 extern const Disk *TransactionCommitted(const Database *database);
@@ -139,5 +143,7 @@ extern bool TransactionCreate(void);
 extern void TransactionRelease(void);
 extern void TransactionRollback(void);
 extern void TransactionCommit(void);
+extern void TransactionPrepare(void);
+extern bool TransactionFinish(bool commit);
 
 #endif							/* SNOWFLAKE_SIM_WORLD_H */
