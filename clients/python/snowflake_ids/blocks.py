@@ -1,7 +1,7 @@
 """Ids from blocks of snowflake_reserve(), without a round trip for each."""
+import _thread
 import os
 import queue
-import threading
 import time
 from collections import deque
 from operator import length_hint
@@ -64,16 +64,17 @@ class _Block:
 class _Blocks:
     """The blocks of one process, as a forked child must not hand out the ids of its parent.
 
-    There is no lock, which an exception of a signal handler could leave locked: an id is taken
-    from an iterator, and the calls of deque and SimpleQueue are atomic, too.  Fetching is left to
-    a thread, because signal handlers run in the main thread only.
+    Those who take ids hold no lock, which an exception of a signal handler could leave locked: an
+    id is taken from an iterator, and the calls of deque and SimpleQueue are atomic, too.  Fetching
+    is left to threads, because signal handlers run in the main thread only.  They end when they
+    have answered: a server that forks in C breaks what Python knows of threads that wait.
     """
 
     def __init__(self, connect: Callable[[], Any], size: int, max_age: float) -> None:
         self.connect, self.size, self.max_age = connect, size, max_age
         self.process = os.getpid()
         self.blocks: Deque[_Block] = deque()
-        self.requests = self.start()
+        self.fetching = _Fetching()
 
     # Take an id, or return None.
     def take(self) -> Optional[int]:
@@ -86,7 +87,7 @@ class _Blocks:
                 for snowflake_id in block.ids:
                     if not block.asked and length_hint(block.ids) + block.after <= self.size // 2:
                         block.asked = True
-                        self.requests.put(queue.SimpleQueue())
+                        self.ask(self.fetching)
                     return snowflake_id
             try:
                 self.blocks.remove(block)
@@ -95,49 +96,44 @@ class _Blocks:
 
     # Wait until there are blocks.
     def wait(self) -> None:
-        requests = self.requests
-        answer: "queue.SimpleQueue[Optional[Exception]]" = queue.SimpleQueue()
-        requests.put(answer)
+        fetching = self.fetching
         try:
-            failure = answer.get(timeout=ANSWER_TIMEOUT)
+            failure = self.ask(fetching).get(timeout=ANSWER_TIMEOUT)
         except queue.Empty:
             # a thread that gets no answer does not hold up the next one
-            if self.requests is requests:
-                self.requests = self.start()
+            if self.fetching is fetching:
+                self.fetching = _Fetching()
             raise RuntimeError("no snowflake ids: the database does not answer") from None
         if failure:
             raise RuntimeError(f"no snowflake ids: the database has reserved none: {failure}") from failure
 
-    # Start a thread that serves requests: queues for an answer, or None to end.
-    def start(self) -> "queue.SimpleQueue[Any]":
-        requests: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
-        # the thread must not keep this object
-        arguments = requests, self.blocks, self.connect, self.size, self.max_age
-        threading.Thread(target=_serve, args=arguments, daemon=True).start()
-        return requests
+    # Have a thread fetch blocks.  Returns where it puts the reason if it has none, or else None.
+    def ask(self, fetching: "_Fetching") -> "queue.SimpleQueue[Optional[Exception]]":
+        answer: "queue.SimpleQueue[Optional[Exception]]" = queue.SimpleQueue()
+        fetching.answers.append(answer)
+        # not by threading, which uses locks
+        _thread.start_new_thread(self.fetch, (fetching,))
+        return answer
 
-    def __del__(self) -> None:
-        if hasattr(self, "requests"):
-            self.requests.put(None)
-
-
-# Fetch blocks for those who ask, all at once.
-def _serve(requests: "queue.SimpleQueue[Any]", blocks: Deque[_Block], connect: Callable[[], Any], size: int, max_age: float) -> None:
-    while True:
-        answers = [requests.get()]
-        while not requests.empty():
-            answers.append(requests.get())
-        if None in answers:
-            return
-        failure = None
-        # somebody may have asked while the last blocks were on their way
-        if sum(length_hint(block.ids) for block in list(blocks)) <= size // 2:
-            try:
-                blocks.extend(_reserve(connect, size, max_age))
-            except Exception as error:
-                failure = error
+    # Fetch blocks for all who have asked, unless another thread has just done so.
+    def fetch(self, fetching: "_Fetching") -> None:
+        with fetching.lock:
+            failure, answers = None, []
+            while fetching.answers:
+                answers.append(fetching.answers.popleft())
+            if answers and sum(length_hint(block.ids) for block in list(self.blocks)) <= self.size // 2:
+                try:
+                    self.blocks.extend(_reserve(self.connect, self.size, self.max_age))
+                except Exception as error:
+                    failure = error
         for answer in answers:
             answer.put(failure)
+
+
+class _Fetching:
+    def __init__(self) -> None:
+        self.lock = _thread.allocate_lock()    # of the threads that fetch, one at a time
+        self.answers: "Deque[queue.SimpleQueue[Optional[Exception]]]" = deque()    # that are waited for
 
 
 def _reserve(connect: Callable[[], Any], size: int, max_age: float) -> List[_Block]:
