@@ -39,6 +39,9 @@ PG_CPPFLAGS = -I$(srcdir)/src -I$(libpq_srcdir)
 
 REGRESS_OPTS = --encoding=UTF8 --no-locale --load-extension=snowflake
 
+ISOLATION = concurrent_advance concurrent_mark concurrent_adopt
+ISOLATION_OPTS = --encoding=UTF8 --no-locale --load-extension=snowflake --load-extension=snowflake_adopt
+
 EXTRA_CLEAN = connection.o
 
 PG_CONFIG ?= pg_config

@@ -1,6 +1,5 @@
-# Two sessions adopt the same column at once: the second one waits, and then finds the
-# work of the first.  Adopting all keys of a schema goes step by step: the steps before
-# an interruption stand, and the next call does the rest.
+# Adopting all keys of a schema goes step by step: the steps before an interruption stand,
+# and the next call does the rest.
 
 use FindBin;
 use lib $FindBin::RealBin;
@@ -8,53 +7,6 @@ use SnowflakeTest;
 
 my $node = new_server('adopt', client_min_messages => 'warning');
 sql($node, 'CREATE EXTENSION snowflake_adopt');
-
-foreach my $end ('COMMIT', 'ROLLBACK')
-{
-	sql($node, 'CREATE TABLE adopted (id serial PRIMARY KEY, v int)');
-	my $first = $node->background_psql('postgres');
-	my $second = $node->background_psql('postgres');
-	my $pid = $second->query_safe('SELECT pg_backend_pid()');
-	$first->query_safe(q{BEGIN; CALL snowflake_adopt('adopted', 'id')});
-	$second->query_until(qr/begun/, qq{\\echo begun\nCALL snowflake_adopt('adopted', 'id');\n});
-	sql_becomes_true(
-		$node, "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted",
-		"$end: the second session waits");
-	$first->query_safe($end);
-	$second->query_safe('SELECT 1');
-	$_->quit foreach $first, $second;
-	sql_is(
-		$node,
-		'INSERT INTO adopted DEFAULT VALUES; SELECT count(*) FILTER (WHERE id > 1000000), pg_typeof(max(id)) FROM adopted',
-		'1|bigint', "$end: the column makes ids");
-	sql($node, 'DROP TABLE adopted; DROP SEQUENCE adopted_id_seq');
-}
-
-# A table that another one replaces while a session waits for its lock: neither is
-# changed by mistake.
-foreach my $call (
-	"CALL snowflake_adopt('swapped', 'id')",
-	"SELECT snowflake_create_partitions('swapped', '1 day', '2026-11-21', '2026-11-22')")
-{
-	my ($name) = $call =~ /(\w+)\(/;
-	my $create = 'CREATE TABLE swapped (id bigint)' . ($name eq 'snowflake_adopt' ? '' : ' PARTITION BY RANGE (id)');
-	my $first = $node->background_psql('postgres');
-	my ($second, $pid) = open_session($node);
-
-	sql($node, $create);
-	$first->query_safe("BEGIN; ALTER TABLE swapped RENAME TO old; $create");
-	begin_query($second, "\\set VERBOSITY sqlstate\n$call;");
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND NOT granted") or die;
-	$first->query_safe('COMMIT');
-	$second->query('SELECT 1');
-	like(take_errors($second), qr/ERROR:  40001/, "$name: the call fails if its table was renamed");
-	sql_is(
-		$node, "SELECT (SELECT count(*) FROM pg_inherits WHERE inhparent IN ('old'::regclass, 'swapped'::regclass)),
-	(SELECT count(*) FROM pg_attrdef WHERE adrelid IN ('old'::regclass, 'swapped'::regclass))", '0|0',
-		"$name: neither table is changed");
-	$_->quit foreach $first, $second;
-	sql($node, 'DROP TABLE old, swapped');
-}
 
 # as a role that owns the tables and nothing else
 sql($node, q{

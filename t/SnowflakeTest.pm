@@ -671,7 +671,7 @@ sub start_with_clock
 	if (!$clock_library)
 	{
 		$clock_library = abs_path(PostgreSQL::Test::Utils::tempdir()) . '/clock.so';
-		system_or_bail('gcc', '-shared', '-fPIC', '-O2', '-o', $clock_library, dirname(__FILE__) . '/clock.c');
+		system_or_bail('gcc', '-shared', '-fPIC', '-O2', '-o', $clock_library, dirname(__FILE__) . '/modules/clock.c');
 	}
 
 	local $ENV{SNOWFLAKE_TEST_CLOCK} = abs_path($node->basedir . '/clock');
