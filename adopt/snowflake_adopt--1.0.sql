@@ -104,15 +104,19 @@ RETURNS TABLE (root oid, name name, relid oid, attnum smallint) LANGUAGE SQL STA
 		CROSS JOIN LATERAL (SELECT attnum FROM pg_attribute WHERE attrelid = member AND attname = key.attname AND attnum > 0 OFFSET 0) AS attribute
 $$;
 
--- The type below domains.
+-- The type below domains, also in an array of such.
 CREATE FUNCTION snowflake_adopt.base_type(type oid)
 RETURNS oid LANGUAGE SQL STABLE AS $$
-	WITH RECURSIVE level (oid, typbasetype) AS (
-		SELECT oid, typbasetype FROM pg_type WHERE oid = type
+	WITH RECURSIVE level (oid, depth) AS (
+		SELECT type, 0
 		UNION ALL
-		SELECT pg_type.oid, pg_type.typbasetype FROM level JOIN pg_type ON pg_type.oid = level.typbasetype
+		SELECT CASE domain.typtype WHEN 'd' THEN domain.typbasetype ELSE base.typarray END, depth + 1
+		FROM level JOIN pg_type AS domain USING (oid)
+			LEFT JOIN pg_type AS element ON element.oid = domain.typelem AND element.typtype = 'd'
+			LEFT JOIN pg_type AS base ON base.oid = element.typbasetype
+		WHERE domain.typtype = 'd' OR base.typarray > 0
 	)
-	SELECT oid FROM level WHERE typbasetype = 0
+	SELECT oid FROM level ORDER BY depth DESC LIMIT 1
 $$;
 
 -- Other columns, those that refer to these or to keys, or to such columns in turn, and
@@ -123,10 +127,11 @@ SET enable_nestloop = off
 AS $$
 	WITH RECURSIVE key_column (relid, attnum) AS MATERIALIZED (
 		SELECT relid, attnum FROM snowflake_adopt.members(keys)
-	), whole_number (attrelid, attnum, attname, atttypid, typtype) AS MATERIALIZED (
-		SELECT attrelid, attnum, attname, atttypid, typtype
+	), whole_number (attrelid, attnum, attname, atttypid, has_domain) AS MATERIALIZED (
+		SELECT attrelid, attnum, attname, atttypid, has_domain
 		FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-		WHERE attnum > 0 AND (typtype = 'd' OR atttypid = ANY ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[]))
+			CROSS JOIN LATERAL (SELECT typtype = 'd' OR typelem IN (SELECT oid FROM pg_type WHERE typtype = 'd')) AS known (has_domain)
+		WHERE attnum > 0 AND (has_domain OR atttypid = ANY ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[]))
 	), edge (relid, attnum, next_relid, next_attnum) AS MATERIALIZED (
 		SELECT confrelid, confkey[i], conrelid, conkey[i]
 		FROM pg_constraint CROSS JOIN generate_subscripts(conkey, 1) AS i
@@ -147,7 +152,7 @@ AS $$
 		SELECT next_relid, next_attnum FROM linked JOIN edge USING (relid, attnum)
 	), typed (relid, attname, typid) AS MATERIALIZED (
 		-- a domain may be what makes a column too narrow
-		SELECT relid, attname, CASE typtype WHEN 'd' THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
+		SELECT relid, attname, CASE WHEN has_domain THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
 		FROM linked JOIN whole_number ON attrelid = relid AND whole_number.attnum = linked.attnum
 		WHERE (relid, linked.attnum) NOT IN (SELECT * FROM key_column)
 	)
@@ -305,7 +310,8 @@ RETURNS TABLE (relid oid, schema oid, attnum smallint, attname name, snake text,
 		JOIN pg_type ON pg_type.oid = atttypid
 		CROSS JOIN LATERAL snowflake_adopt.snake_case(attname) AS snake
 	WHERE attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND NOT relispartition
-		AND CASE typtype WHEN 'd' THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
+		AND CASE WHEN typtype = 'd' OR typelem IN (SELECT oid FROM pg_type WHERE typtype = 'd')
+			THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
 			= ANY ('{smallint,integer,smallint[],integer[],int4range,int4range[]}'::regtype[])
 		AND (attrelid, attnum) NOT IN (SELECT member.relid, member.attnum FROM snowflake_adopt.members(keys) AS member)
 		AND (attrelid, attname) NOT IN (SELECT change.relid, change.attname FROM snowflake_adopt.changes(keys, '{}', false) AS change)
@@ -742,6 +748,8 @@ DECLARE
 	safe_id bigint;				-- below all new ids, and above what is a minute old
 	limit_id bigint;
 	until text;
+	condition text;
+	fails boolean;
 BEGIN
 	problems := '{}';
 	EXECUTE format('SELECT least($1, %1$s.snowflake_last_before(clock_timestamp() - interval ''1 minute'')),
@@ -750,7 +758,10 @@ BEGIN
 	FOR read IN
 		SELECT format('%s.%I', key.relid::regclass, key.attname) AS label, key.attname AS name, key.relid::regclass AS table,
 			atttypid = 'bigint'::regtype OR generator.new_id <= 2147483647 AS is_read,
-			EXISTS (SELECT FROM pg_index WHERE indrelid = key.relid AND indkey[0] = attnum AND indisvalid AND indpred IS NULL) AS has_index
+			EXISTS (SELECT FROM pg_index WHERE indrelid = key.relid AND indkey[0] = attnum AND indisvalid AND indpred IS NULL) AS has_index,
+			-- functions of another owner are left alone
+			ARRAY(SELECT pg_get_expr(conbin, conrelid, true) FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
+				WHERE conrelid = key.relid AND contype = 'c' AND conkey = ARRAY[attnum] AND relowner = current_user::regrole) AS checks
 		FROM unnest(keys) AS key JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname
 	LOOP
 		-- a narrow column tells by its type
@@ -768,6 +779,21 @@ BEGIN
 					problems := problems || ('42501', SQLERRM, format('The largest value of column %s must be known.', read.label), 'Ask a role that bypasses row security.')::snowflake_adopt.problem;
 			END;
 		END IF;
+		FOREACH condition IN ARRAY read.checks LOOP
+			fails := false;
+			BEGIN
+				PERFORM set_config('search_path', options.callers_path, true);
+				EXECUTE pg_catalog.format('SELECT (%s) IS FALSE FROM (SELECT $1 AS %I) AS row', condition, read.name) INTO fails USING generator.new_id;
+				RAISE SQLSTATE 'SF000';
+			EXCEPTION
+				WHEN OTHERS THEN		-- one that needs the present type is found later
+					NULL;
+			END;
+			IF fails THEN
+				problems := problems || ('23514', format('column %s has a constraint that no new snowflake id meets', read.label),
+					format('A new id does not meet CHECK (%s).', condition), 'Drop the constraint first.')::snowflake_adopt.problem;
+			END IF;
+		END LOOP;
 		greatest_id := greatest(greatest_id, found_id);
 		IF found_id > limit_id THEN
 			EXECUTE format('SELECT coalesce(to_char(%1$s.snowflake_timestamp(CASE WHEN $1 <= %1$s.snowflake_last_before(''infinity''::timestamptz) THEN $1 END)
@@ -1037,6 +1063,8 @@ BEGIN
 	ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
 		RAISE feature_not_supported USING MESSAGE = 'columns can only be adopted at isolation level READ COMMITTED',
 			DETAIL = 'At other levels, changes made by concurrent transactions would not be seen.';
+	ELSIF options.whole_schema AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid = options.adopted_schema) THEN
+		RAISE invalid_schema_name USING MESSAGE = format('schema with OID %s does not exist', options.adopted_schema);
 	END IF;
 	FOR note IN
 		SELECT message, string_agg(line, E'\n' ORDER BY line COLLATE "C") AS lines, hint

@@ -745,6 +745,18 @@ CREATE FUNCTION fixed.number(int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT 
 CREATE TABLE fixed.inlined (id bigserial PRIMARY KEY, x int);
 DO $$ BEGIN CREATE INDEX ON fixed.inlined (fixed.number(x)); EXCEPTION WHEN undefined_function THEN NULL; END $$;
 CALL snowflake_adopt_all('fixed', dry_run => true);
+-- arrays of domains; a constraint that no new id meets; a schema that is gone
+CREATE DOMAIN fixed.number AS int;
+CREATE DOMAIN fixed.counting AS fixed.number CHECK (VALUE > 0);
+CREATE TABLE fixed.lists (row_ids fixed.counting[]);
+INSERT INTO fixed.lists VALUES ('{1,2}');
+CREATE TABLE fixed.limited (id serial PRIMARY KEY CHECK (id < 1000000), x int, CHECK (id > 0), CHECK (id > x));
+CALL snowflake_adopt('fixed.limited', 'id');
+SET client_min_messages = warning;
+CALL snowflake_adopt_all('fixed', widen_columns => '{lists.row_ids}', excluding => '{fixed.limited,fixed.inlined}');
+RESET client_min_messages;
+SELECT pg_typeof(row_ids), row_ids FROM fixed.lists;
+CALL snowflake_adopt_all(1, dry_run => true);
 SET client_min_messages = warning;
 DROP SCHEMA fixed CASCADE;
 DROP FUNCTION own_number(int);
