@@ -44,14 +44,18 @@ def interrupt(generator, handler_raises):
             others.append(generator.next_id())
             time.sleep(0.0001)
 
+    # a function of its own, as Python may leave the jump of a loop out of a try statement
+    def make(number):
+        signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00005, 0.0005))
+        while len(handled) == number:
+            ids.append(generator.next_id())
+
     signal.signal(signal.SIGALRM, handle)
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     for number in range(SIGNALS):
         try:
-            signal.setitimer(signal.ITIMER_REAL, random.uniform(0.00005, 0.0005))
-            while len(handled) == number:
-                ids.append(generator.next_id())
+            make(number)
         except Interrupt:
             pass
     thread.join(10)
