@@ -81,6 +81,7 @@ typedef struct TickRange
 	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
 	uint64		ids_tick;		/* of the id clock */
 	uint64		first_ids_tick; /* the same when the call began */
+	bool		is_beyond_lease;	/* the id clock, so ids go by another */
 	bool		is_overtaken;	/* the id clock has passed the limit since
 								 * then */
 	uint64		floor;
@@ -193,6 +194,9 @@ static void
 generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 					 CallWaits *waits)
 {
+	TimestampTz ids;
+	TimestampTz granted;
+
 	range->limit = pg_atomic_read_u64(&my_slot->limit);
 	range->floor = LimitFloor(layout, range->limit);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
@@ -208,9 +212,10 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 	if ((uint64) range->wall_tick >= range->limit ||
 		(uint64) range->wall_tick < range->floor || shared->clock.doubted)
 		now = WaitForTime(layout, waits);
-	range->ids_tick =
-		ClockTick(layout, LimitGranted(layout, range->lease_end, ClockIds(now),
-									   now));
+	ids = ClockIds(now);
+	granted = LimitGranted(layout, range->lease_end, ids, now);
+	range->is_beyond_lease = granted != ids;
+	range->ids_tick = ClockTick(layout, granted);
 
 	/*
 	 * If flushing takes longer than the reservation lasts, moving the limit
@@ -246,7 +251,8 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
 			LimitReportExhausted(layout, range->floor, false);
 		ClockReportExhausted(layout);
 	}
-	if (tick >= range->lease_end)
+	if (tick >= range->lease_end ||
+		(tick > range->ceiling && range->is_beyond_lease))
 	{
 		WaitForLease(&config.worker, waits);
 		return;

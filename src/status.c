@@ -117,14 +117,17 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 	uint64		ahead = LimitAhead(layout);
 	uint64		last_tick = LaneLastTick(layout);
 	uint64		first;			/* that the database leaves */
+	TimestampTz granted;
 	int64		ids_tick;
 	bool		is_in_layout;
+	bool		is_beyond_lease;
 	FoundMark	found;
 
 	LimitFind(layout, &status->mark, status->has_written, reading->ids,
 			  &found);
-	reading->ids =
-		LimitGranted(layout, lease_end, reading->ids, reading->time);
+	granted = LimitGranted(layout, lease_end, reading->ids, reading->time);
+	is_beyond_lease = granted != reading->ids;
+	reading->ids = granted;
 	is_in_layout =
 		LayoutTimeToTick(layout, Max(reading->ids, layout->epoch), &ids_tick);
 	first = LimitFloor(layout, status->limit);
@@ -143,7 +146,8 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 
 	*hint = WorkerLeaseWords()->hint;
 	if (Max(Max((uint64) ids_tick, first), last_tick) >= lease_end ||
-		!WaitIsPossible(layout, worker->lease_start, ahead, NULL, reading))
+		!WaitIsPossible(layout, is_beyond_lease ? Max(first, last_tick) :
+						worker->lease_start, ahead, NULL, reading))
 		return "no lease";
 
 	*hint = found.other_layout ? HINT_OTHER_LAYOUT :

@@ -409,4 +409,45 @@ sql_is(
 	$promoted, "SELECT lost_until > '$ends' FROM snowflake_registry.registry", 't',
 	'until all leases of the old one have ended');
 
+# A failover of the registry, while the clock of the server is behind by an hour.  If no lease
+# can be missing, it goes unnoticed; if one can, there are no ids for 2 x max_clock_lead +
+# max_lease.
+foreach my $asynchronous ('false', 'true')
+{
+	my $old = new_registry("old_$asynchronous");
+	sql($old,
+		"UPDATE snowflake_registry.registry SET asynchronous_standbys = $asynchronous, max_clock_lead = '1 s', max_lease = '8 s';
+UPDATE snowflake_registry.registry SET former_reach = '0'"
+	);
+	my $new = new_standby($old, "new_$asynchronous");
+	my ($hosts, $ports) = map { join ',', $old->$_, $new->$_ } 'host', 'port';
+	my $behind = new_server(
+		"behind_$asynchronous",
+		lease_from(
+			$old,
+			'snowflake.registry' => "host=$hosts port=$ports dbname=postgres target_session_attrs=read-write",
+			'snowflake.registry_lease' => '8s'),
+		clock => 1);
+
+	makes_ids_again($behind, 'ids are made');
+	set_clock($behind, -3600);
+	my @clients = start_collectors($behind, 2);
+	sleep 4;
+	$old->wait_for_catchup($new, 'replay', $old->lsn('insert'));
+	$old->stop('immediate');
+	$new->promote;
+	my $promoted_at = time;
+	my $name = "a failover, with asynchronous standbys: $asynchronous";
+	sleep 10;
+	$behind->poll_query_until('postgres', 'SELECT snowflake_nextval() > 0') or die;
+	note(sprintf '%s: ids at the latest %.1f s after it', $name, time - $promoted_at);
+	my $found = stop_collectors(@clients);
+	is(join(' ', sort keys %$found), $asynchronous eq 'true' ? 'SF004' : '', "$name: the errors of calls");
+	sql_is(
+		$behind,
+		"SELECT snowflake_timestamp(snowflake_nextval()) BETWEEN now() + interval '59 min' AND now() + interval '62 min'",
+		't', "$name: ids go on from where they were");
+	$_->stop foreach $behind, $new;
+}
+
 done_testing();
