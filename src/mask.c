@@ -23,7 +23,6 @@
 #endif
 
 #include "catalog/pg_type.h"
-#include "common/cryptohash.h"
 #include "common/sha2.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
@@ -97,7 +96,6 @@ mask_get_aes(FunctionCallInfo fcinfo)
 {
 	MemoryContext context = fcinfo->flinfo->fn_mcxt;
 	MaskKey    *key = fcinfo->flinfo->fn_extra;
-	pg_cryptohash_ctx *hash;
 	uint8		digest[PG_SHA256_DIGEST_LENGTH];
 	Size		length;
 	uint8	   *bytes = mask_get_bytes(fcinfo, 1, &length);
@@ -120,16 +118,11 @@ mask_get_aes(FunctionCallInfo fcinfo)
 	key->length = 0;
 	if (key->aes == NULL)
 		key->aes = EVP_CIPHER_CTX_new();
-	hash = pg_cryptohash_create(PG_SHA256);
-	if (pg_cryptohash_init(hash) < 0 ||
-		pg_cryptohash_update(hash, bytes, length) < 0 ||
-		pg_cryptohash_final(hash, digest, sizeof(digest)) < 0 ||
-		key->aes == NULL ||
-		EVP_EncryptInit_ex(key->aes, EVP_aes_256_ecb(), NULL, digest, NULL) !=
-		1 ||
-		EVP_CIPHER_CTX_set_padding(key->aes, 0) != 1)
+	if (key->aes == NULL ||
+		EVP_Digest(bytes, length, digest, NULL, EVP_sha256(), NULL) != 1 ||
+		EVP_EncryptInit_ex(key->aes, EVP_aes_256_ecb(), NULL, digest,
+						   NULL) != 1)
 		elog(ERROR, "could not prepare AES");
-	pg_cryptohash_free(hash);
 	if (key->bytes != NULL)
 		pfree(key->bytes);
 	key->bytes = memcpy(MemoryContextAlloc(context, length), bytes, length);
