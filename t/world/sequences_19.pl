@@ -92,7 +92,7 @@ my $table = 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextva
 restart_with($publisher, clock => 30);
 sql($publisher,
 	"$table; INSERT INTO orders (item) VALUES ('old'); CREATE PUBLICATION everything FOR ALL TABLES, ALL SEQUENCES");
-restart_with($subscriber, conf => "snowflake.max_ahead = '1min'", clock => 0);
+restart_with($subscriber, conf => "snowflake.max_ahead = '1min'\nsnowflake.max_set_back = -1", clock => 0);
 sql($subscriber, 'DROP SUBSCRIPTION subscriber');
 sql($subscriber, "$table; SELECT snowflake_nextval()");
 my $connection = $publisher->connstr('postgres') =~ s/'/''/gr;
