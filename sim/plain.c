@@ -68,7 +68,7 @@ guarded_at(Size offset, bool writes)
 
 	if (me->is_lease_worker && is_in(&lease, offset))
 		return writes ? lease.writes : lease.reads;
-	if (offset >= slots && offset < offsetof(SharedState, version))
+	if (offset >= slots && offset < offsetof(SharedState, changes))
 		offset = slots + (offset - slots) % sizeof(DatabaseSlot);
 	for (int i = 0; i < lengthof(fields); i++)
 	{

@@ -91,7 +91,7 @@ WorldLoadSettings(void)
 	memcpy(&setting_layout, configured_layout, sizeof(Layout));
 	setting_registry = plan.leased ? "host=registry" : "";
 	SyncRepStandbyNames = standby_names[configured_standby];
-	settings_version++;
+	settings_changes++;
 	if (me != NULL)
 	{
 		/* no two are at the same time, even where the clock stands still */

@@ -34,7 +34,7 @@
  *		goes on from where it was, at seven eighths of the pace of the
  *		reference clock, until the believed clock has caught up, as adjtime()
  *		does.  So it goes back by noise only, unless snowflake.max_set_back
- *		bounds how far it may be ahead.
+ *		limits how far it may be ahead.
  *
  * The guard stores what it says, and a start goes on from there.
  *
@@ -172,7 +172,7 @@ clock_slow(int64 reference)
 }
 
 /*
- * Where the id clock would be without a bound, if that is ahead of the
+ * Where the id clock would be without max_set_back, if that is ahead of the
  * believed clock.
  */
 static TimestampTz
@@ -250,7 +250,7 @@ clock_note_step(int64 step, TimestampTz wall)
 }
 
 static TimestampTz
-clock_bounded(TimestampTz paced, TimestampTz believed)
+clock_capped(TimestampTz paced, TimestampTz believed)
 {
 	if (setting_max_set_back >= 0)
 		paced = Min(paced, believed + setting_max_set_back * USECS_PER_SEC);
@@ -264,8 +264,8 @@ ClockIds(TimestampTz believed)
 	/* until a database with ids is entered, or the clock is set back */
 	if (likely((int64) pg_atomic_read_u64(&shared->clock.pace) == DT_NOBEGIN))
 		return believed;
-	return clock_bounded(clock_paced(&shared->clock, ClockReference()),
-						 believed);
+	return clock_capped(clock_paced(&shared->clock, ClockReference()),
+						believed);
 }
 
 /* The caller holds the lock. */
@@ -345,7 +345,7 @@ clock_add_ids(ClockState *clock, ClockReading *reading)
 {
 	TimestampTz paced = clock_paced(clock, reading->reference);
 
-	reading->ids = clock_bounded(paced, reading->time);
+	reading->ids = clock_capped(paced, reading->time);
 	Assert(reading->ids >= reading->time);
 	reading->set_back = paced > reading->time ? paced - reading->time : 0;
 }

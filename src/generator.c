@@ -75,7 +75,7 @@
 #include "wait.h"
 #include "worker.h"
 
-/* The ticks that a call may use, and what bounds them. */
+/* The ticks that a call may use, and what they follow from. */
 typedef struct TickRange
 {
 	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
@@ -96,7 +96,7 @@ typedef struct TickRange
 /* The session's copy of the layout in force, the settings and its worker. */
 static struct
 {
-	uint32		settings_version;
+	uint32		settings_changes;
 	Worker		worker;
 	uint64		next_tick;		/* first tick after a change of worker id */
 	Layout		layout;
@@ -144,7 +144,7 @@ generator_announce(const Layout *layout, const Worker *worker)
 }
 
 /*
- * Take over the settings and the worker.  Read the worker's version first, and
+ * Take over the settings and the worker.  Read the count of changes first, and
  * take it over last: if anything changes meanwhile, the next comparison shows
  * it.
  */
@@ -179,14 +179,14 @@ generator_configure(CallWaits *waits)
 	config.sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
 
 	config.worker = worker;
-	config.settings_version = settings_version;
+	config.settings_changes = settings_changes;
 }
 
 static inline bool
 generator_is_configured(void)
 {
-	return config.settings_version == settings_version &&
-		config.worker.version == pg_atomic_read_u32(&shared->version);
+	return config.settings_changes == settings_changes &&
+		config.worker.changes == pg_atomic_read_u32(&shared->changes);
 }
 
 /* Compute the ticks that a call may use, for a wall clock of "now". */
@@ -316,7 +316,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 
 		/*
 		 * No barrier is needed: if this sees any part of a later change,
-		 * LaneTake() sees the new version.
+		 * LaneTake() sees the new count.
 		 */
 		layout = SharedLayout();
 		range.ahead = again ? LimitAhead(layout) / 2 : LimitAhead(layout);
@@ -355,7 +355,7 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 	window.ahead = range.ahead;
 	window.limit = range.limit;
 	window.reloaded_at = PgReloadTime;
-	window.lane.version = config.worker.version;
+	window.lane.changes = config.worker.changes;
 	window.lane.word = &shared->lanes[lane].word;
 	window.lane.first = tick << config.layout.bits[FIELD_SEQUENCE];
 	window.lane.initial = window.lane.first;

@@ -16,18 +16,18 @@
  * A session keeps a window: a tick of its lane to take ids from.  It depends
  * on the worker id, the lease, and the limit of the database.  A session sees
  * by itself that the limit was moved, or the settings changed, and a renewed
- * lease leaves open windows valid.  All other changes raise one version, which
- * every window records:
+ * lease leaves open windows valid.  All other changes are counted, and every
+ * window records the count:
  *
  *		Invariant 3.  Once LaneEndChange() has returned, no session can take
  *		an id from a window opened before LaneBeginChange().
  *
- * The version is raised before the change, so that no id is made from half of
+ * A change is counted before it is made, so that no id is made from half of
  * it.  After the change, the word of every lane is moved ahead by one.  A
  * session that has read a word before that fails to swap it, and looks again;
  * see LaneTake().
  *
- * Note about locking issues: words and version are atomics.  The lock is held
+ * Note about locking issues: words and count are atomics.  The lock is held
  * during a change, which must therefore neither wait nor throw an error.
  *
  *-------------------------------------------------------------------------
@@ -98,9 +98,9 @@ LaneBeginChange(void)
 
 	/*
 	 * A full barrier, which pairs with LaneTake(): a session that sees the
-	 * change, or a moved word, sees the new version.
+	 * change, or a moved word, sees the new count.
 	 */
-	pg_atomic_fetch_add_u32(&shared->version, 1);
+	pg_atomic_fetch_add_u32(&shared->changes, 1);
 }
 
 /*

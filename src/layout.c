@@ -85,7 +85,7 @@ static const struct
 /* 2026-01-01 00:00 UTC, as in the default layout */
 #define DEFAULT_EPOCH_UNIX_MS	INT64CONST(1767225600000)
 
-/* Far more than any sensible layout needs; this bounds what messages quote. */
+/* Far more than any sensible layout needs; messages quote no more. */
 #define MAX_TEXT_LENGTH 500
 
 static bool
@@ -130,7 +130,7 @@ layout_read_tick(const char *value, Layout *layout, char **reason)
 {
 	size_t		num_digits = strspn(value, "0123456789");
 
-	/* no tick within the bounds has more digits than a million */
+	/* no tick that is allowed has more digits than a million */
 	if (num_digits > 0 && num_digits <= 7)
 	{
 		for (int i = 0; i < lengthof(tick_units); i++)

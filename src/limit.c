@@ -134,8 +134,8 @@ LimitHalfUsed(const Layout *layout, uint64 tick)
 
 /*
  * The last tick that SQL may set the mark to, or advance ids to: the later of
- * that of the last id, unless somebody waits for that, and, if max_ahead gives
- * a bound, half of it ahead of the id clock.  Without this, one database could
+ * that of the last id, unless somebody waits for that, and, unless max_ahead
+ * is -1, half of it ahead of the id clock.  Without this, one database could
  * carry the others along.
  */
 uint64
@@ -400,7 +400,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	int64		begin;
 	XLogRecPtr	lsn;
 
-	if (worker->version != pg_atomic_read_u32(&shared->version))
+	if (worker->changes != pg_atomic_read_u32(&shared->changes))
 		return LIMIT_LOOK_AGAIN;
 	if (!limit_is_due(layout, tick, reason, ids_tick))
 		return LIMIT_LOOK_AGAIN;

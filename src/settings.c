@@ -53,7 +53,7 @@ char	   *setting_registry = NULL;
 int			setting_registry_lease = 60000;
 char	   *setting_node_name = NULL;
 
-uint32		settings_version = 1;
+uint32		settings_changes = 1;
 
 static char *layout_text = NULL;
 static bool preloaded = false;
@@ -109,7 +109,7 @@ settings_check_layout(char **newval, void **extra, GucSource source)
 static void
 settings_changed(void)
 {
-	settings_version++;
+	settings_changes++;
 }
 
 static void

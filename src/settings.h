@@ -20,16 +20,16 @@ extern int	setting_worker_id;
 extern int	setting_datacenter_id;
 extern Layout setting_layout;	/* parsed; may not be the one in force */
 extern int	setting_sequence_start; /* a SequenceStart */
-extern int	setting_max_ahead;	/* in ms, -1: no bound */
+extern int	setting_max_ahead;	/* in ms, -1: any */
 extern int	setting_max_wait;	/* in ms */
-extern int	setting_max_set_back;	/* in s, -1: no bound */
-extern int	setting_max_jump;	/* in s, -1: no bound */
+extern int	setting_max_set_back;	/* in s, -1: any */
+extern int	setting_max_jump;	/* in s, -1: any */
 extern char *setting_registry;	/* a connection string, or empty */
 extern int	setting_registry_lease; /* in ms */
 extern char *setting_node_name; /* empty: made from host and port */
 
 /* Grows when a setting that ids depend on may have changed. */
-extern uint32 settings_version;
+extern uint32 settings_changes;
 
 extern void SettingsDefine(void);
 extern void SettingsCheckUsable(void);

@@ -51,7 +51,7 @@ StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,
 SharedState *shared = NULL;
 
 /*
- * settings_version, when the fixed layout was last compared with the setting
+ * settings_changes, when the fixed layout was last compared with the setting
  */
 static uint32 settings_seen = 0;
 
@@ -76,7 +76,7 @@ shared_initialize(SHMEM_INIT_ARGS)
 	pg_atomic_init_u64(&state->clock.pace, (uint64) DT_NOBEGIN);
 	pg_atomic_init_u64(&state->other_system, 0);
 	ConditionVariableInit(&state->limit_moved);
-	pg_atomic_init_u32(&state->version, 0);
+	pg_atomic_init_u32(&state->changes, 0);
 	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		pg_atomic_init_u64(&state->slots[i].limit, 0);
@@ -241,7 +241,7 @@ SharedLayoutIfFixed(void)
 const Layout *
 SharedLayout(void)
 {
-	if (settings_seen != settings_version && SharedLayoutIfFixed() == NULL)
+	if (settings_seen != settings_changes && SharedLayoutIfFixed() == NULL)
 		shared_fix_layout();
 	return SharedLayoutToRead();
 }
@@ -250,7 +250,7 @@ SharedLayout(void)
 const Layout *
 SharedLayoutToRead(void)
 {
-	if (likely(settings_seen == settings_version))
+	if (likely(settings_seen == settings_changes))
 		return &shared->layout;
 
 	if (SharedLayoutIfFixed() == NULL)
@@ -260,6 +260,6 @@ SharedLayoutToRead(void)
 		return &setting_layout;
 	}
 	shared_warn_of_pending_layout();
-	settings_seen = settings_version;
+	settings_seen = settings_changes;
 	return &shared->layout;
 }

@@ -121,13 +121,13 @@ typedef struct SharedState
 	DatabaseSlot slots[MAX_DATABASES];
 
 	/*
-	 * A change of this closes windows, see lane.c.  It is read with every id
+	 * How many changes have closed windows, see lane.c.  Read with every id
 	 * and hardly ever written, so nothing that is often written shares its
 	 * cache line.
 	 */
 	union
 	{
-		pg_atomic_uint32 version;
+		pg_atomic_uint32 changes;
 		char		pad[PG_CACHE_LINE_SIZE];
 	};
 

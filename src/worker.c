@@ -29,13 +29,13 @@
 #include "settings.h"
 #include "worker.h"
 
-/* The worker id to use, and the version that goes with it, see lane.c. */
+/* The worker id to use, and the count of changes that goes with it. */
 void
 WorkerGet(Worker *worker)
 {
 	/* if there is a change going on, this waits for its end */
 	LWLockAcquire(&shared->lock, LW_SHARED);
-	worker->version = pg_atomic_read_u32(&shared->version);
+	worker->changes = pg_atomic_read_u32(&shared->changes);
 	worker->leased = SettingsRegistryIsUsed();
 	worker->id = worker->leased ? shared->lease.worker_id : setting_worker_id;
 	worker->lease_start = worker->leased ? shared->lease.start : 0;

@@ -17,7 +17,7 @@ typedef struct Worker
 	int64		bits;			/* both ids and the timeline, in place */
 	bool		leased;
 	uint64		lease_start;	/* first tick of the lease; 0 if not leased */
-	uint32		version;		/* of shared memory, when all this was read */
+	uint32		changes;		/* so many, when all this was read */
 } Worker;
 
 /* The name of a LeaseState in snowflake_status(), and the hint for it. */

@@ -27,10 +27,10 @@
 /* LaneBeginChange() and LaneEndChange().  P0 holds the lock from the start. */
 #ifdef WORDS_BEFORE_VERSION
 #define BEGIN_CHANGE	FETCH_ADD(word_before, word)
-#define END_CHANGE		FETCH_ADD(version_before, version) FULL_BARRIER \
+#define END_CHANGE		FETCH_ADD(changes_before, changes) FULL_BARRIER \
 						WRITE(held, 0);
 #else
-#define BEGIN_CHANGE	FETCH_ADD(version_before, version)
+#define BEGIN_CHANGE	FETCH_ADD(changes_before, changes)
 #define END_CHANGE		FETCH_ADD(word_before, word) FULL_BARRIER \
 						WRITE(held, 0);
 #endif
