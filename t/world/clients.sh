@@ -72,9 +72,9 @@ check "JDBC without prepareThreshold=0: the second client fails" \
 export PGPORT=$port
 
 # Blocks: several callers at once, in two processes, while psql makes ids
-node source/t/world/blocks/hand_out.js "$clients" blocks 1 0 50000 &
+node source/t/world/blocks/hand_out.js "$PWD/source/clients/node" blocks 1 0 50000 &
 one=$!
-PGPORT=$bouncer_port node source/t/world/blocks/hand_out.js "$clients" blocks 1 0 50000 &
+PGPORT=$bouncer_port node source/t/world/blocks/hand_out.js "$PWD/source/clients/node" blocks 1 0 50000 &
 two=$!
 query 'SELECT snowflake_nextval() FROM generate_series(1, 50000)' >blocks.psql
 wait "$one" "$two"
