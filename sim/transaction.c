@@ -46,11 +46,11 @@ typedef struct Prepared
 	XLogRecPtr	finished;
 	Disk		disk;			/* the database, as it sees it */
 	bool		changes[2];
-	Process		owner;			/* in place of one */
 }			Prepared;
 
 static Transaction transactions[MAX_PROCESSES + MAX_DATABASES_HERE];
 static Prepared prepared[MAX_DATABASES_HERE];
+static Process nobody[MAX_DATABASES_HERE];	/* in place of its process */
 static int	last_file;
 static int	last_relations;
 static int	last_incarnation;
@@ -68,10 +68,8 @@ TransactionForgetAll(void)
 static void
 give_to_nobody(int database)
 {
-	Process    *owner = &prepared[database].owner;
-
-	owner->id = MAX_PROCESSES + database;
-	databases[database].changer = owner;
+	nobody[database].id = MAX_PROCESSES + database;
+	databases[database].changer = &nobody[database];
 }
 
 /*
@@ -415,7 +413,7 @@ TransactionPrepare(void)
 {
 	Transaction *transaction = mine();
 	Database   *database = &databases[me->database];
-	Prepared   *mine_now = &prepared[me->database];
+	Prepared   *record = &prepared[me->database];
 
 	if (database->changer != me)
 	{
@@ -426,10 +424,10 @@ TransactionPrepare(void)
 	give_to_nobody(me->database);
 	transactions[MAX_PROCESSES + me->database] = *transaction;
 	transaction->num_levels = transaction->num_xids = 0;
-	mine_now->disk = database->disk;
-	memcpy(mine_now->changes, database->changes, sizeof(bool) * 2);
-	mine_now->lsn = written + RECORD_SIZE;
-	mine_now->finished = 0;
+	record->disk = database->disk;
+	memcpy(record->changes, database->changes, sizeof(bool) * 2);
+	record->lsn = written + RECORD_SIZE;
+	record->finished = 0;
 	flush_transaction(database);
 }
 
@@ -441,7 +439,7 @@ TransactionFinish(bool commit)
 	Disk	   *before =
 	&transactions[MAX_PROCESSES + me->database].levels[0].before;
 
-	if (database->changer != &prepared[me->database].owner)
+	if (database->changer != &nobody[me->database])
 		return false;
 	Say("%s a prepared transaction", commit ? "commits" : "rolls back");
 	/* nobody else finishes it */

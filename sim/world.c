@@ -40,7 +40,6 @@ static TimeLineID timeline;
 static int	configured_start;
 static int	configured_jump;
 static int	configured_set_back;
-static XLogRecPtr recovered;	/* by the last start */
 static bool was_unbounded;		/* max_ahead */
 static Layout *configured_layout;	/* from the next start on */
 static pg_time_t checkpoint;
@@ -227,9 +226,12 @@ note_standbys(void)
 		(configured_standby > 0 ? SYNC_STANDBY_DEFINED : 0);
 }
 
-/* Start it.  "by_crash": the postmaster has lived on. */
+/*
+ * Start it, with the WAL up to a position.  "by_crash": the postmaster has
+ * lived on.
+ */
 static void
-start_server(bool by_crash)
+start_server(XLogRecPtr lsn, bool by_crash)
 {
 	PostgresReset();
 	run++;
@@ -263,7 +265,7 @@ start_server(bool by_crash)
 		WorldNewMark(database);
 		note_found(database);
 	}
-	TransactionRecover(recovered);
+	TransactionRecover(lsn);
 	if (configured_standby == 0)
 		always_synchronous = false;
 	else if (on_standby[configured_standby - 1] == written)
@@ -309,7 +311,6 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 	Say("%s with the WAL up to %llu of %llu", promotion ? "a standby is promoted" : by_crash ? "the server crashes" : "the server is restarted",
 		(unsigned long long) lsn, (unsigned long long) written);
 	DiskGoBack(lsn, promotion);
-	recovered = lsn;
 	for (int i = 0; loses_ids && i < plan.num_databases; i++)
 		databases[i].advanced = databases[i].largest[0] =
 			databases[i].largest[1] = 0;
@@ -333,7 +334,7 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 		world_layout = configured_layout;
 		fit_ids();
 	}
-	start_server(by_crash);
+	start_server(lsn, by_crash);
 }
 
 /* Set a flag of a process, as a signal handler of PostgreSQL does. */
@@ -794,10 +795,9 @@ WorldBegin(void)
 	}
 	DiskBegin();
 	TransactionForgetAll();
-	recovered = 0;
 	at_rest = false;
 	PromiseBegin();
-	start_server(false);
+	start_server(written, false);
 }
 
 static int64

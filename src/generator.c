@@ -81,7 +81,7 @@ typedef struct TickRange
 	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
 	uint64		ids_tick;		/* of the id clock */
 	uint64		first_ids_tick; /* the same when the call began */
-	bool		is_beyond_lease;	/* the id clock, so ids go by another */
+	bool		is_beyond_lease;	/* the id clock; ids go by the believed */
 	bool		is_overtaken;	/* the id clock has passed the limit since
 								 * then */
 	uint64		floor;
@@ -195,7 +195,6 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 					 CallWaits *waits)
 {
 	TimestampTz ids;
-	TimestampTz granted;
 
 	range->limit = pg_atomic_read_u64(&my_slot->limit);
 	range->floor = LimitFloor(layout, range->limit);
@@ -213,9 +212,8 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 		(uint64) range->wall_tick < range->floor || shared->clock.doubted)
 		now = WaitForTime(layout, waits);
 	ids = ClockIds(now);
-	granted = LimitGranted(layout, range->lease_end, ids, now);
-	range->is_beyond_lease = granted != ids;
-	range->ids_tick = ClockTick(layout, granted);
+	range->is_beyond_lease = !LimitIsGranted(layout, range->lease_end, ids);
+	range->ids_tick = ClockTick(layout, range->is_beyond_lease ? now : ids);
 
 	/*
 	 * If flushing takes longer than the reservation lasts, moving the limit

@@ -78,8 +78,8 @@ LimitBoundBelow(const Layout *layout, uint64 tick)
 }
 
 /* The first tick whose ids are all above an id; 0 if there is none. */
-uint64
-LimitFirstTickAbove(const Layout *layout, int64 id)
+static uint64
+limit_first_tick_above(const Layout *layout, int64 id)
 {
 	return id == 0 ? 0 : ((uint64) id >> layout->shift[FIELD_TIME]) + 1;
 }
@@ -208,14 +208,13 @@ limit_tick(const Layout *layout, TimestampTz time)
 }
 
 /*
- * The time that ids go by: the id clock or, if the registry has not granted
- * that, the believed clock.  Then ids may go back, but not below the floor.
+ * Whether the lease goes as far as the id clock.  If not, ids go by the
+ * believed clock.  They may go back then, but not below the floor.
  */
-TimestampTz
-LimitGranted(const Layout *layout, uint64 lease_end, TimestampTz ids,
-			 TimestampTz believed)
+bool
+LimitIsGranted(const Layout *layout, uint64 lease_end, TimestampTz ids)
 {
-	return limit_tick(layout, ids) < lease_end ? ids : believed;
+	return limit_tick(layout, ids) < lease_end;
 }
 
 /*
@@ -234,9 +233,9 @@ LimitFind(const Layout *layout, const Mark *mark, bool has_written,
 
 	found->tick = 0;
 	if (!has_written)
-		found->tick = LimitFirstTickAbove(layout, guard->bound);
+		found->tick = limit_first_tick_above(layout, guard->bound);
 	if (mark->value > guard->bound)
-		found->tick = LimitFirstTickAbove(layout, mark->value);
+		found->tick = limit_first_tick_above(layout, mark->value);
 	found->other_layout =
 		guard->layout != layout->hash && guard->layout != 0;
 
@@ -421,8 +420,8 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->other_system = LimitOtherSystem(&mark->guard);
-	ids_tick = limit_tick(layout, LimitGranted(layout, lease_end, ids,
-											   reading->time));
+	ids_tick = limit_tick(layout, LimitIsGranted(layout, lease_end, ids) ?
+						  ids : reading->time);
 	/* reserve no further than the lease, whatever the clock says */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);

@@ -46,8 +46,8 @@ typedef struct FoundMark
 	bool		other_layout;	/* the last ids were made in another layout */
 } FoundMark;
 
-extern TimestampTz LimitGranted(const Layout *layout, uint64 lease_end,
-								TimestampTz ids, TimestampTz believed);
+extern bool LimitIsGranted(const Layout *layout, uint64 lease_end,
+						   TimestampTz ids);
 extern bool LimitPeek(const Layout *layout, const DatabaseSlot *slot,
 					  Mark *mark, bool *has_written);
 extern void LimitFind(const Layout *layout, const Mark *mark,
@@ -67,7 +67,6 @@ extern uint64 LimitReservation(const Layout *layout);
 extern uint64 LimitAhead(const Layout *layout);
 extern uint64 LimitMaxAdvance(const Layout *layout, uint64 ids_tick);
 extern int64 LimitBoundBelow(const Layout *layout, uint64 tick);
-extern uint64 LimitFirstTickAbove(const Layout *layout, int64 id);
 extern bool LimitEnter(const Layout *layout);
 
 #endif							/* SNOWFLAKE_LIMIT_H */

@@ -117,7 +117,6 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 	uint64		ahead = LimitAhead(layout);
 	uint64		last_tick = LaneLastTick(layout);
 	uint64		first;			/* that the database leaves */
-	TimestampTz granted;
 	int64		ids_tick;
 	bool		is_in_layout;
 	bool		is_beyond_lease;
@@ -125,9 +124,9 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 
 	LimitFind(layout, &status->mark, status->has_written, reading->ids,
 			  &found);
-	granted = LimitGranted(layout, lease_end, reading->ids, reading->time);
-	is_beyond_lease = granted != reading->ids;
-	reading->ids = granted;
+	is_beyond_lease = !LimitIsGranted(layout, lease_end, reading->ids);
+	if (is_beyond_lease)
+		reading->ids = reading->time;
 	is_in_layout =
 		LayoutTimeToTick(layout, Max(reading->ids, layout->epoch), &ids_tick);
 	first = LimitFloor(layout, status->limit);

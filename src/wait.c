@@ -218,8 +218,8 @@ wait_read_clock(const Layout *layout, const Worker *worker)
 	ClockReading reading = ClockRead();
 
 	ClockCheck(&reading);
-	reading.ids = LimitGranted(layout, WorkerLeaseEnd(worker), reading.ids,
-							   reading.time);
+	if (!LimitIsGranted(layout, WorkerLeaseEnd(worker), reading.ids))
+		reading.ids = reading.time;
 	return reading;
 }
 
@@ -267,8 +267,7 @@ WaitWouldDo(const Layout *layout, const Worker *worker, uint64 tick,
 	int64		missing = wait_missing(layout, tick, ahead, &reading);
 
 	return missing <= 0 ||
-		(reading.doubt == 0 && missing <=
-		 wait_longest(layout, NULL, missing) - waits->waited);
+		(reading.doubt == 0 && missing <= wait_max() - waits->waited);
 }
 
 /*
