@@ -127,11 +127,10 @@ SET enable_nestloop = off
 AS $$
 	WITH RECURSIVE key_column (relid, attnum) AS MATERIALIZED (
 		SELECT relid, attnum FROM snowflake_adopt.members(keys)
-	), whole_number (attrelid, attnum, attname, atttypid, has_domain) AS MATERIALIZED (
-		SELECT attrelid, attnum, attname, atttypid, has_domain
+	), whole_number (attrelid, attnum, attname, atttypid, has_base) AS MATERIALIZED (
+		SELECT attrelid, attnum, attname, atttypid, typtype = 'd' OR typelem > 0
 		FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-			CROSS JOIN LATERAL (SELECT typtype = 'd' OR typelem IN (SELECT oid FROM pg_type WHERE typtype = 'd')) AS known (has_domain)
-		WHERE attnum > 0 AND (has_domain OR atttypid = ANY ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[]))
+		WHERE attnum > 0 AND (typtype = 'd' OR typelem > 0 OR atttypid = ANY ('{smallint,integer,bigint}'::regtype[]))
 	), edge (relid, attnum, next_relid, next_attnum) AS MATERIALIZED (
 		SELECT confrelid, confkey[i], conrelid, conkey[i]
 		FROM pg_constraint CROSS JOIN generate_subscripts(conkey, 1) AS i
@@ -152,7 +151,7 @@ AS $$
 		SELECT next_relid, next_attnum FROM linked JOIN edge USING (relid, attnum)
 	), typed (relid, attname, typid) AS MATERIALIZED (
 		-- a domain may be what makes a column too narrow
-		SELECT relid, attname, CASE WHEN has_domain THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
+		SELECT relid, attname, CASE WHEN has_base THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
 		FROM linked JOIN whole_number ON attrelid = relid AND whole_number.attnum = linked.attnum
 		WHERE (relid, linked.attnum) NOT IN (SELECT * FROM key_column)
 	)
@@ -310,8 +309,7 @@ RETURNS TABLE (relid oid, schema oid, attnum smallint, attname name, snake text,
 		JOIN pg_type ON pg_type.oid = atttypid
 		CROSS JOIN LATERAL snowflake_adopt.snake_case(attname) AS snake
 	WHERE attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND NOT relispartition
-		AND CASE WHEN typtype = 'd' OR typelem IN (SELECT oid FROM pg_type WHERE typtype = 'd')
-			THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
+		AND CASE WHEN typtype = 'd' OR typelem > 0 THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
 			= ANY ('{smallint,integer,smallint[],integer[],int4range,int4range[]}'::regtype[])
 		AND (attrelid, attnum) NOT IN (SELECT member.relid, member.attnum FROM snowflake_adopt.members(keys) AS member)
 		AND (attrelid, attname) NOT IN (SELECT change.relid, change.attname FROM snowflake_adopt.changes(keys, '{}', false) AS change)
