@@ -9,7 +9,7 @@
  *
  * In each of ten rounds, FF1 computes a CBC-MAC of some parameters, the tweak,
  * the round and half of the number.  Only the last block of that depends on
- * the last two.
+ * the last two, so what is before it is encrypted once.
  *
  * Users store masked ids elsewhere, so the same id, key and tweak must always
  * give the same result, in all versions.
@@ -48,28 +48,9 @@ PG_FUNCTION_INFO_V1(snowflake_unmask);
 #define BLOCK_SIZE		16		/* of AES */
 #define HALF_SIZE		4		/* b in the standard */
 
-/* A CBC-MAC up to its last block, which lacks round and half. */
-typedef struct MaskMac
-{
-	EVP_CIPHER_CTX *aes;
-	uint8		value[BLOCK_SIZE];
-	uint8		last[BLOCK_SIZE];
-} MaskMac;
-
-/* AES with the key of the call before. */
-typedef struct MaskKey
-{
-	EVP_CIPHER_CTX *aes;
-	MemoryContextCallback free_aes;
-	uint8	   *bytes;
-	Size		length;			/* 0: it has none */
-} MaskKey;
-
-static void
-mask_free_aes(void *arg)
-{
-	EVP_CIPHER_CTX_free(((MaskKey *) arg)->aes);
-}
+/* For the session: AES in CBC mode, and the key that it has. */
+static EVP_CIPHER_CTX * mask_aes;
+static uint8 mask_key[PG_SHA256_DIGEST_LENGTH];
 
 /* The bytes of a text, in UTF-8, or of a bytea. */
 static uint8 *
@@ -90,13 +71,11 @@ mask_get_bytes(FunctionCallInfo fcinfo, int arg, Size *length)
 	return (uint8 *) data;
 }
 
-/* AES with the key of a call. */
-static EVP_CIPHER_CTX *
-mask_get_aes(FunctionCallInfo fcinfo)
+/* Give AES the key of a call. */
+static void
+mask_use_key(FunctionCallInfo fcinfo)
 {
-	MemoryContext context = fcinfo->flinfo->fn_mcxt;
-	MaskKey    *key = fcinfo->flinfo->fn_extra;
-	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	uint8		key[PG_SHA256_DIGEST_LENGTH];
 	Size		length;
 	uint8	   *bytes = mask_get_bytes(fcinfo, 1, &length);
 
@@ -104,82 +83,48 @@ mask_get_aes(FunctionCallInfo fcinfo)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("key for masking snowflake ids must not be empty")));
-	if (key == NULL)
-	{
-		key = MemoryContextAllocZero(context, sizeof(MaskKey));
-		key->free_aes.func = mask_free_aes;
-		key->free_aes.arg = key;
-		MemoryContextRegisterResetCallback(context, &key->free_aes);
-		fcinfo->flinfo->fn_extra = key;
-	}
-	if (key->length == length && memcmp(key->bytes, bytes, length) == 0)
-		return key->aes;
+	if (EVP_Digest(bytes, length, key, NULL, EVP_sha256(), NULL) != 1)
+		elog(ERROR, "could not compute SHA-256 of key");
+	if (mask_aes != NULL && memcmp(mask_key, key, sizeof(key)) == 0)
+		return;
 
-	key->length = 0;
-	if (key->aes == NULL)
-		key->aes = EVP_CIPHER_CTX_new();
-	if (key->aes == NULL ||
-		EVP_Digest(bytes, length, digest, NULL, EVP_sha256(), NULL) != 1 ||
-		EVP_EncryptInit_ex(key->aes, EVP_aes_256_ecb(), NULL, digest,
-						   NULL) != 1)
+	/* What fails here leaves no key, rather than half of one. */
+	EVP_CIPHER_CTX_free(mask_aes);
+	mask_aes = EVP_CIPHER_CTX_new();
+	if (mask_aes == NULL ||
+		EVP_EncryptInit_ex(mask_aes, EVP_aes_256_cbc(), NULL, key, NULL) != 1)
+	{
+		EVP_CIPHER_CTX_free(mask_aes);
+		mask_aes = NULL;
 		elog(ERROR, "could not prepare AES");
-	if (key->bytes != NULL)
-		pfree(key->bytes);
-	key->bytes = memcpy(MemoryContextAlloc(context, length), bytes, length);
-	key->length = length;
-	return key->aes;
-}
-
-/* Add a block to a CBC-MAC. */
-static void
-mask_add_block(MaskMac *mac, const uint8 *block)
-{
-	int			length;
-
-	for (int i = 0; i < BLOCK_SIZE; i++)
-		mac->value[i] ^= block[i];
-	if (EVP_EncryptUpdate(mac->aes, mac->value, &length, mac->value,
-						  BLOCK_SIZE) != 1)
-		elog(ERROR, "could not encrypt with AES");
-}
-
-/*
- * Begin a CBC-MAC.  Zeros, the round and the half fill the tweak's last block.
- */
-static void
-mask_begin(MaskMac *mac, const uint8 *tweak, uint32 length)
-{
-	/* version, method, networks, radix, rounds, bits, bytes of the tweak */
-	const uint8 parameters[BLOCK_SIZE] = {
-		1, 2, 1, 0, 0, 2, MASK_ROUNDS, LEFT_BITS, 0, 0, 0, MASK_BITS,
-		length >> 24, length >> 16, length >> 8, length
-	};
-	int64		left = length;
-
-	memset(mac->value, 0, BLOCK_SIZE);
-	mask_add_block(mac, parameters);
-	for (;; left -= BLOCK_SIZE, tweak += BLOCK_SIZE)
-	{
-		memset(mac->last, 0, BLOCK_SIZE);
-		if (left > 0)
-			memcpy(mac->last, tweak, Min(left, BLOCK_SIZE));
-		if (left + 1 + HALF_SIZE <= BLOCK_SIZE)
-			break;
-		mask_add_block(mac, mac->last);
 	}
+	memcpy(mask_key, key, sizeof(key));
+}
+
+/* Encrypt bytes in place; the last block is their CBC-MAC that goes on. */
+static void
+mask_encrypt(const uint8 *mac, uint8 *bytes, Size length)
+{
+	int			encrypted;
+
+	if (EVP_EncryptInit_ex(mask_aes, NULL, NULL, NULL, mac) != 1 ||
+		EVP_EncryptUpdate(mask_aes, bytes, &encrypted, bytes, length) != 1)
+		elog(ERROR, "could not encrypt with AES");
 }
 
 /* What a round adds to the other half. */
 static uint64
-mask_round(MaskMac mac, int round, uint64 half)
+mask_round(const uint8 *last, int round, uint64 half)
 {
 	uint32		half_bytes = pg_hton32((uint32) half);
+	uint8		block[BLOCK_SIZE];
 	uint64		result;
 
-	mac.last[BLOCK_SIZE - HALF_SIZE - 1] = round;
-	memcpy(mac.last + BLOCK_SIZE - HALF_SIZE, &half_bytes, HALF_SIZE);
-	mask_add_block(&mac, mac.last);
-	memcpy(&result, mac.value, sizeof(result));
+	memcpy(block, last, BLOCK_SIZE);
+	block[BLOCK_SIZE - HALF_SIZE - 1] = round;
+	memcpy(block + BLOCK_SIZE - HALF_SIZE, &half_bytes, HALF_SIZE);
+	mask_encrypt(last - BLOCK_SIZE, block, BLOCK_SIZE);
+	memcpy(&result, block, sizeof(result));
 	return pg_ntoh64(result);
 }
 
@@ -187,22 +132,34 @@ mask_round(MaskMac mac, int round, uint64 half)
 static int64
 mask_permute(FunctionCallInfo fcinfo, bool forward)
 {
+	static const uint8 zeros[BLOCK_SIZE];
 	int64		id = PG_GETARG_INT64(0);
 	uint64		a = (uint64) id >> RIGHT_BITS;
 	uint64		b = (uint64) id & ((UINT64CONST(1) << RIGHT_BITS) - 1);
 	Size		length;
 	uint8	   *tweak = mask_get_bytes(fcinfo, 2, &length);
-	MaskMac		mac;
+
+	/* version, method, networks, radix, rounds, bits, bytes of the tweak */
+	const uint8 parameters[BLOCK_SIZE] = {
+		1, 2, 1, 0, 0, 2, MASK_ROUNDS, LEFT_BITS, 0, 0, 0, MASK_BITS,
+		length >> 24, length >> 16, length >> 8, length
+	};
+
+	/* The last block ends with the round and the half. */
+	Size		size = TYPEALIGN(BLOCK_SIZE, length + 1 + HALF_SIZE);
+	uint8	   *bytes = palloc0(BLOCK_SIZE + size);
 
 	LayoutCheckId(NULL, id);
-	mac.aes = mask_get_aes(fcinfo);
-	mask_begin(&mac, tweak, length);
+	mask_use_key(fcinfo);
+	memcpy(bytes, parameters, BLOCK_SIZE);
+	memcpy(bytes + BLOCK_SIZE, tweak, length);
+	mask_encrypt(zeros, bytes, size);
 	for (int i = 0; i < MASK_ROUNDS; i++)
 	{
 		int			round = forward ? i : MASK_ROUNDS - 1 - i;
 		int			bits = round % 2 == 0 ? LEFT_BITS : RIGHT_BITS;
 		uint64		mask = (UINT64CONST(1) << bits) - 1;
-		uint64		added = mask_round(mac, round, forward ? b : a);
+		uint64		added = mask_round(bytes + size, round, forward ? b : a);
 		uint64		half = (forward ? a + added : b - added) & mask;
 
 		if (forward)
