@@ -11,7 +11,7 @@ cd "$(dirname "$0")/../.."
 . script/lib.sh
 
 only=${1-}
-need_packages python3-psycopg2 python3-psycopg python3-sqlalchemy
+need_packages python3-psycopg2 python3-psycopg python3-sqlalchemy uwsgi-core uwsgi-plugin-python3 curl
 umask 022
 start_throwaway_server <<CONF
 log_statement = all
@@ -123,6 +123,37 @@ check_program()
 	check "$name: all checks were made" "$(tail -n 1 program.out)" = 'done'
 }
 
+# Make ids in the workers of uWSGI.  Its last arguments are options.
+serve_ids()
+{
+	local port=$((20000 + RANDOM % 10000))
+
+	rm -rf served
+	mkdir served
+	env CLIENTS="$1" uwsgi --plugin python3 --http-socket "localhost:$port" --wsgi-file "$programs/uwsgi.py" \
+		--master --processes 4 --die-on-term "${@:2}" 2>uwsgi.log &
+	background=("$!")
+	seq 200 | xargs --max-procs=8 -I{} curl --silent --fail --retry 10 --retry-connrefused --retry-max-time 60 \
+		--dump-header served/header.{} --output served/ids.{} "http://localhost:$port/" || cat uwsgi.log
+	kill "${background[0]}"
+	wait "${background[0]}" || true
+	background=()
+}
+
+check_uwsgi()
+{
+	local options
+
+	for options in "" "--threads 4"; do
+		# shellcheck disable=SC2086 # options are words
+		serve_ids "$clients/python" $options
+		check "uWSGI${options:+, $options}: several workers answered" "$(grep --no-filename '^Worker' served/header.* | sort --unique | wc -l)" -gt 1
+		check "uWSGI${options:+, $options}: of $(ids_of served/ids | wc -l) ids none comes twice" "$(ids_of served/ids | sort --unique | wc -l)" -eq 20000
+	done
+	serve_ids mutant
+	check "uWSGI: mutant that ignores forks is found" "$(count_twice served/ids)" -gt 0
+}
+
 check_sqlalchemy()
 {
 	local driver=$1 name
@@ -155,4 +186,5 @@ query 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_registry' >/dev/nu
 check_sqlalchemy psycopg2
 # SQLAlchemy supports psycopg 3 from 2.0 on
 ! /usr/bin/python3 -c 'import sqlalchemy.dialects.postgresql.psycopg' 2>/dev/null || check_sqlalchemy psycopg
+check_uwsgi
 exit "$status"
