@@ -194,7 +194,12 @@ PromiseNoteClock(int64 elapsed)
 	believed = believable();
 	highest_since = Max(highest_since, believed);
 	for (int i = 0; i < MAX_PROCESSES; i++)
-		processes[i].highest_since = Max(processes[i].highest_since, believed);
+	{
+		Process    *process = &processes[i];
+
+		process->highest_since = Max(process->highest_since, believed);
+		process->wall_since = Max(process->wall_since, wall_offset);
+	}
 }
 
 /*
@@ -231,6 +236,7 @@ PromiseCallBegins(void)
 	me->ids_began = id_clock(TransactionSees(&databases[me->database]));
 	me->ahead_began = setting_max_ahead;
 	me->highest_since = believable();
+	me->wall_since = wall_offset;
 }
 
 /*
@@ -245,7 +251,8 @@ check_honesty(int64 id, uint64 tick)
 	int64		most = Max(setting_max_ahead, me->ahead_began);
 	int64		ahead = bounded ? most * 1000 + world_layout->tick : -1;
 	int64		instant = LayoutTickToTime(world_layout, tick);
-	int64		wall = WALL_AT_REFERENCE_0 + reference + highest_since;
+	int64		at_offset_0 = WALL_AT_REFERENCE_0 + reference;
+	int64		wall;
 
 	/*
 	 * Until somebody looks at the clock, ids go on at its pace; they look
@@ -254,19 +261,18 @@ check_honesty(int64 id, uint64 tick)
 	envelope += elapsed > USECS_PER_SEC ? elapsed : elapsed - elapsed / 8;
 	if (was_set_back)
 		envelope += USECS_PER_SEC / 4;
-	envelope = Max(envelope, wall);
+	envelope = Max(envelope, at_offset_0 + highest_since);
 	envelope_at = reference;
 	highest_since = believable();
 	was_set_back = false;
 
 	/* below the limit, the clock is followed unchecked */
-	wall = envelope + Max(2 * USECS_PER_SEC, world_layout->tick);
-	if (wall > WallClock())
-		wall = WallClock();
+	wall = Min(envelope + Max(2 * USECS_PER_SEC, world_layout->tick),
+			   at_offset_0 + me->wall_since);
 	/* two clocks are not read at once */
 	if (ahead >= 0 && instant > Max(envelope, wall) + ahead + 20000)
 		PromiseBroken("id " INT64_FORMAT " is ahead of the id clock by " INT64_FORMAT " us", id, instant - envelope);
-	wall = WALL_AT_REFERENCE_0 + reference + me->highest_since;
+	wall = Max(wall, at_offset_0 + me->highest_since);
 	if (ahead >= 0 && setting_max_set_back >= 0 &&
 		configuration == me->configuration &&
 		instant > wall + setting_max_set_back * USECS_PER_SEC + ahead +

@@ -146,7 +146,8 @@ typedef struct Process
 	int64		ids_began;		/* the id clock then, */
 	int			ahead_began;	/* and max_ahead */
 	int64		highest_since;	/* offset that can have been believed since
-								 * then */
+								 * then, */
+	int64		wall_since;		/* and that the clock has had */
 	uint64		furthest;		/* tick of its ids then */
 	Oid			extension_before;	/* that it saw when the call began */
 } Process;

@@ -434,7 +434,8 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 		   LimitBoundBelow(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
 	mark->guard.bound = LimitBoundBelow(layout, limit);
-	mark->guard.clock = Max(mark->guard.clock, paced);
+	/* the reading may be old, and the bound goes by what the clock says now */
+	mark->guard.clock = Max(mark->guard.clock, Max(paced, ids));
 	mark->guard.database = MyDatabaseId;
 	mark->guard.layout = layout->hash;
 	mark->guard.system = (int64) GetSystemIdentifier();
