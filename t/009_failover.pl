@@ -16,7 +16,7 @@ sub new_pair
 	my ($name, %settings) = @_;
 	my $primary = new_hunting_server(
 		$name, 'wal_level' => 'replica', 'max_wal_senders' => 10, 'wal_retrieve_retry_interval' => '100ms',
-		'snowflake.sequence_start' => 'zero', %settings);
+		'snowflake.sequence_start' => 'zero', 'wal_consistency_checking' => 'all', %settings);
 	my $standby = PostgreSQL::Test::Cluster->new("${name}_standby");
 
 	$primary->backup('base');
@@ -50,6 +50,7 @@ sub pass_again
 	is(join(' ', %$errors), '', "$name: clients see no errors");
 	is($duplicates, 0, "$name: none of $ids ids is made twice");
 	$standby->stop('immediate');
+	unlike(slurp_file($standby->logfile), qr/inconsistent page/, "$name: replay makes the pages of the primary");
 	my @new = ids_of(@$clients);
 	cmp_ok(scalar @new, '>', 1000, "$name: the standby makes ids");
 	return min(@new);

@@ -1,5 +1,5 @@
 # Worker ids that the operator assigns: in postgresql.conf, and through the entry point
-# of a container.  For Patroni see world/patroni.sh.
+# of a container.
 
 use FindBin;
 use lib $FindBin::RealBin;

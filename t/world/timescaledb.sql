@@ -1,4 +1,42 @@
--- A hypertable that is partitioned by the id, created as in the guide
+-- TimescaleDB: a hypertable that is partitioned by the id, created as in the guide.  Each
+-- check prints a line that begins with "ok" or "not ok".
+\set ON_ERROR_STOP on
+\pset format unaligned
+\pset tuples_only on
+SET client_min_messages = warning;
+
+CREATE FUNCTION pg_temp.check(name text, condition boolean) RETURNS text LANGUAGE sql
+RETURN format('%s - TimescaleDB: %s', CASE WHEN condition THEN 'ok' ELSE 'not ok' END, name);
+
+-- Return the SQLSTATE that a statement fails with, and its message and hint.
+CREATE FUNCTION pg_temp.error_of(statement text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	message text;
+	hint text;
+BEGIN
+	EXECUTE statement;
+	RETURN 'none';
+EXCEPTION WHEN OTHERS THEN
+	GET STACKED DIAGNOSTICS message = MESSAGE_TEXT, hint = PG_EXCEPTION_HINT;
+	RETURN concat_ws(' ', SQLSTATE, message, hint);
+END
+$$;
+
+-- Return how many chunks a query reads.
+CREATE FUNCTION pg_temp.chunks_in(query text) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+	plan text;
+BEGIN
+	EXECUTE 'EXPLAIN (ANALYZE, COSTS off, TIMING off, SUMMARY off, FORMAT json) ' || query INTO plan;
+	RETURN (SELECT count(DISTINCT chunk) FROM regexp_matches(plan, '_hyper_\w+_chunk"', 'g') AS chunk);
+END
+$$;
+
+CREATE EXTENSION snowflake;
+\! sed -n '/^```sql with TimescaleDB$/,/^```$/{//!p}' source/doc/guide.md >recipe.sql
+\o /dev/null
+\i recipe.sql
+\o
 
 -- the recipe ends with chunks of weeks
 SELECT FROM set_chunk_time_interval('measurements',
@@ -15,8 +53,6 @@ SELECT pg_temp.check('snowflake_between() finds the rows of a range', count(*) =
 FROM measurements WHERE snowflake_between(id, now() - interval '36 hours', now() - interval '12 hours');
 
 -- The chunks that a query reads
-CREATE FUNCTION pg_temp.chunks_in(query text) RETURNS bigint LANGUAGE sql
-RETURN (SELECT count(DISTINCT chunk[1]) FROM regexp_matches(pg_temp.plan_of(query), ' on (_hyper_\w+_chunk)', 'g') AS chunk);
 SELECT pg_temp.check('without a range, all chunks are read',
 	pg_temp.chunks_in('SELECT count(value) FROM measurements') = 11);
 SELECT pg_temp.check('with a layout, the planner leaves out chunks',
