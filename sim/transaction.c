@@ -158,7 +158,12 @@ TransactionNoteWrite(Database *database)
 		Disk	   *before = &transaction->levels[i].before;
 
 		if (before->files[0] == database->disk.files[0])
+		{
+			/* as set_mark() does, which alone lowers it */
+			if (database->disk.value < Min(before->value, before->found))
+				before->found = before->found_guard;
 			before->value = database->disk.value;
+		}
 		if (before->files[1] == database->disk.files[1])
 			before->guard = database->disk.guard;
 	}
