@@ -1,14 +1,7 @@
 /* snowflake/adopt/snowflake_adopt--1.0.sql */
 
--- Gives existing tables snowflake ids: snowflake_adopt() converts one key, and
--- snowflake_adopt_all() those of a schema.  They are needed for a day, so they are an
--- extension of their own, for snowflake and for snowflake_sql.  CREATE EXTENSION, pg_tle and
--- psql all take this script, and no superuser is needed:
---
---		psql --single-transaction --set=ON_ERROR_STOP=1 --file=snowflake_adopt--1.0.sql
---		CALL snowflake_adopt('customers', 'id', dry_run => true);
---		CALL snowflake_adopt('customers', 'id');
---		DROP SCHEMA snowflake_adopt CASCADE; DROP PROCEDURE snowflake_adopt, snowflake_adopt_all;
+-- Gives existing tables snowflake ids, for snowflake and for snowflake_sql.  CREATE EXTENSION,
+-- pg_tle, and psql (--single-transaction --set=ON_ERROR_STOP=1 --file) take this script.
 --
 -- A key is a column that is to make ids.  Columns that refer to it become bigint, too.  A
 -- change is a column whose type changes, in the topmost table that has it; it changes in the
@@ -25,8 +18,7 @@
 DO $$
 BEGIN
 	IF NOT pg_catalog.starts_with((pg_catalog.current_schemas(true))[1]::pg_catalog.text, 'pg_'::pg_catalog.text) THEN
-		RAISE object_not_in_prerequisite_state USING MESSAGE = 'search_path has a schema before pg_catalog',
-			HINT = 'Set search_path to the schema for the procedures.';
+		RAISE object_not_in_prerequisite_state USING MESSAGE = 'search_path has a schema before pg_catalog';
 	END IF;
 END
 $$;
@@ -37,54 +29,51 @@ GRANT USAGE ON SCHEMA snowflake_adopt TO PUBLIC;
 
 CREATE TYPE snowflake_adopt.key AS (relid oid, attname name);
 CREATE TYPE snowflake_adopt.change AS (relid oid, attname name, new_type text);
+-- An error of snowflake_adopt(), or a part of that of snowflake_adopt_all().
 CREATE TYPE snowflake_adopt.problem AS (code text, message text, detail text, hint text);
-
+-- The greatest value of a key, or the error of the look at it.
+CREATE TYPE snowflake_adopt.value AS (relid oid, attname name, largest bigint, code text, message text);
 -- What the caller wants, and where.
 CREATE TYPE snowflake_adopt.options AS (adopted_schema oid, whole_schema boolean, dry_run boolean, widen_references boolean,
 	drop_sequence boolean, keep_currval boolean, widen_columns text[], excluding text[], callers_path text);
 
--- A step can be a transaction of its own.  It locks a table, and gives a default to the key
--- unless that is NULL.
-CREATE TYPE snowflake_adopt.step AS (announcement text, relid oid, key name, statements text[]);
+-- A step can be a transaction of its own; it gives a default to the key, unless that is NULL.
+CREATE TYPE snowflake_adopt.step AS (announcement text, relid oid, key name, statements text);
 
 -- The edition that is installed: the schema of its functions, those that make ids, a call that
 -- advances them to $1, or NULL if the caller may not, and a new id.
 CREATE TYPE snowflake_adopt.generator AS (home text, id text, nextval text, advance text, new_id bigint);
 
--- Anybody can create a function snowflake_id(), so it must belong to a role that can do what
--- it wants anyway.
+-- Anybody can create snowflake_id(), so it must belong to a role that can do what it wants anyway.
 CREATE FUNCTION snowflake_adopt.find_generator()
 RETURNS snowflake_adopt.generator LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
 	result snowflake_adopt.generator;
-	home_oid oid;
 BEGIN
-	SELECT pronamespace, quote_ident(nspname), pg_proc.oid::regprocedure, quote_ident(nspname) || '.snowflake_nextval()'
-	INTO home_oid, result.home, result.id, result.nextval
-	FROM pg_proc JOIN pg_namespace ON pg_namespace.oid = pronamespace JOIN pg_roles ON pg_roles.oid = proowner
+	SELECT quote_ident(nspname), id.oid::regprocedure, quote_ident(nspname) || '.snowflake_nextval()',
+		(SELECT format('%I.snowflake_advance($1%s)', nspname, CASE pronargs WHEN 2 THEN ', false' END)
+		FROM pg_proc
+		WHERE proname = 'snowflake_advance' AND pronamespace = id.pronamespace AND proargtypes::text IN ('20', '20 16')
+			AND has_function_privilege(oid, 'EXECUTE'))
+	INTO result.home, result.id, result.nextval, result.advance
+	FROM pg_proc AS id JOIN pg_namespace ON pg_namespace.oid = pronamespace JOIN pg_roles ON pg_roles.oid = proowner
 	WHERE proname = 'snowflake_id' AND pronargs = 0 AND prorettype = 'bigint'::regtype
 		AND (rolsuper OR rolname = current_user OR proowner = (SELECT datdba FROM pg_database WHERE datname = current_database()))
-	ORDER BY (SELECT count(*) FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e') DESC,
-		pg_proc.oid
+	ORDER BY (SELECT count(*) FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = id.oid AND deptype = 'e') DESC, id.oid
 	LIMIT 1;
 	IF NOT FOUND THEN
 		RAISE undefined_function USING MESSAGE = 'no function snowflake_id() was found',
 			DETAIL = 'It must belong to the caller, to the owner of the database, or to a superuser.',
 			HINT = 'Run CREATE EXTENSION snowflake, or call snowflake_configure() of snowflake_sql.';
 	END IF;
-	SELECT format('%s.snowflake_advance($1%s)', result.home, CASE pronargs WHEN 2 THEN ', false' END) INTO result.advance
-	FROM pg_proc
-	WHERE proname = 'snowflake_advance' AND pronamespace = home_oid AND proargtypes::text IN ('20', '20 16')
-		AND has_function_privilege(oid, 'EXECUTE');
 	-- with the privileges of the caller
 	EXECUTE 'SELECT ' || result.id INTO result.new_id;
 	RETURN result;
 END
 $$;
 
--- Tables, their partitions, and all tables that inherit from them.
 CREATE FUNCTION snowflake_adopt.trees(roots oid[])
 RETURNS TABLE (root oid, member oid) LANGUAGE SQL STABLE AS $$
 	WITH RECURSIVE tree (root, member) AS (
@@ -95,7 +84,6 @@ RETURNS TABLE (root oid, member oid) LANGUAGE SQL STABLE AS $$
 	SELECT * FROM tree
 $$;
 
--- The columns of such names in the trees of their tables.
 CREATE FUNCTION snowflake_adopt.members(keys snowflake_adopt.key[])
 RETURNS TABLE (root oid, name name, relid oid, attnum smallint) LANGUAGE SQL STABLE AS $$
 	SELECT root, key.attname, member, attribute.attnum
@@ -104,33 +92,30 @@ RETURNS TABLE (root oid, name name, relid oid, attnum smallint) LANGUAGE SQL STA
 		CROSS JOIN LATERAL (SELECT attnum FROM pg_attribute WHERE attrelid = member AND attname = key.attname AND attnum > 0 OFFSET 0) AS attribute
 $$;
 
--- The type below domains, also in an array of such.
-CREATE FUNCTION snowflake_adopt.base_type(type oid)
-RETURNS oid LANGUAGE SQL STABLE AS $$
-	WITH RECURSIVE level (oid, depth) AS (
-		SELECT type, 0
-		UNION ALL
-		SELECT CASE domain.typtype WHEN 'd' THEN domain.typbasetype ELSE base.typarray END, depth + 1
-		FROM level JOIN pg_type AS domain USING (oid)
-			LEFT JOIN pg_type AS element ON element.oid = domain.typelem AND element.typtype = 'd'
-			LEFT JOIN pg_type AS base ON base.oid = element.typbasetype
-		WHERE domain.typtype = 'd' OR base.typarray > 0
+-- Integers, and domains, arrays and ranges made of them; new_type holds ids, and is NULL for ranges.
+CREATE FUNCTION snowflake_adopt.integer_types()
+RETURNS TABLE (type oid, new_type text, is_narrow boolean) LANGUAGE SQL STABLE AS $$
+	WITH RECURSIVE made (type, new_type, is_narrow) AS (
+		SELECT name::regtype::oid, 'bigint', name <> 'bigint' FROM unnest('{smallint,integer,bigint}'::text[]) AS name
+		UNION
+		SELECT next.oid, CASE WHEN next.typtype <> 'r' THEN new_type || CASE next.oid WHEN made_of.typarray THEN '[]' ELSE '' END END, is_narrow
+		FROM made JOIN pg_type AS made_of ON made_of.oid = type LEFT JOIN pg_range ON rngsubtype = type
+			JOIN pg_type AS next ON next.oid IN (made_of.typarray, rngtypid) OR next.typbasetype = type
 	)
-	SELECT oid FROM level ORDER BY depth DESC LIMIT 1
+	SELECT * FROM made
 $$;
 
--- Other columns, those that refer to these or to keys, or to such columns in turn, and
--- keys on request, if they are too narrow; in the topmost tables.
-CREATE FUNCTION snowflake_adopt.changes(keys snowflake_adopt.key[], others snowflake_adopt.key[], with_keys boolean)
+-- Keys, other columns, and those that refer to such in turn, if too narrow; in the topmost tables.
+CREATE FUNCTION snowflake_adopt.changes(keys snowflake_adopt.key[], others snowflake_adopt.key[])
 RETURNS SETOF snowflake_adopt.change LANGUAGE SQL STABLE
 SET enable_nestloop = off
 AS $$
 	WITH RECURSIVE key_column (relid, attnum) AS MATERIALIZED (
 		SELECT relid, attnum FROM snowflake_adopt.members(keys)
-	), whole_number (attrelid, attnum, attname, atttypid, has_base) AS MATERIALIZED (
-		SELECT attrelid, attnum, attname, atttypid, typtype = 'd' OR typelem > 0
-		FROM pg_attribute JOIN pg_type ON pg_type.oid = atttypid
-		WHERE attnum > 0 AND (typtype = 'd' OR typelem > 0 OR atttypid = ANY ('{smallint,integer,bigint}'::regtype[]))
+	), whole_number AS MATERIALIZED (
+		SELECT attrelid, attnum, attname, new_type, is_narrow
+		FROM pg_attribute JOIN snowflake_adopt.integer_types() ON type = atttypid
+		WHERE attnum > 0 AND new_type IS NOT NULL
 	), edge (relid, attnum, next_relid, next_attnum) AS MATERIALIZED (
 		SELECT confrelid, confkey[i], conrelid, conkey[i]
 		FROM pg_constraint CROSS JOIN generate_subscripts(conkey, 1) AS i
@@ -149,21 +134,14 @@ AS $$
 		SELECT attrelid, attnum FROM unnest(others) AS other JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = other.attname
 		UNION
 		SELECT next_relid, next_attnum FROM linked JOIN edge USING (relid, attnum)
-	), typed (relid, attname, typid) AS MATERIALIZED (
-		-- a domain may be what makes a column too narrow
-		SELECT relid, attname, CASE WHEN has_base THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
+	), typed AS MATERIALIZED (
+		SELECT relid, attname, new_type, is_narrow
 		FROM linked JOIN whole_number ON attrelid = relid AND whole_number.attnum = linked.attnum
-		WHERE (relid, linked.attnum) NOT IN (SELECT * FROM key_column)
 	)
-	SELECT relid, attname, CASE WHEN typid = ANY ('{smallint,integer}'::regtype[]) THEN 'bigint' ELSE 'bigint[]' END
+	SELECT relid, attname, new_type
 	FROM typed
-	WHERE typid = ANY ('{smallint,integer,smallint[],integer[]}'::regtype[])
-		AND NOT EXISTS (SELECT FROM pg_inherits JOIN typed AS parent ON parent.relid = inhparent
-			WHERE inhrelid = typed.relid AND parent.attname = typed.attname)
-	UNION ALL
-	SELECT attrelid, whole_number.attname, 'bigint'
-	FROM unnest(keys) AS key JOIN whole_number ON attrelid = relid AND whole_number.attname = key.attname
-	WHERE with_keys AND atttypid <> 'bigint'::regtype
+	WHERE is_narrow AND NOT EXISTS (SELECT FROM pg_inherits JOIN typed AS parent ON parent.relid = inhparent
+		WHERE inhrelid = typed.relid AND parent.attname = typed.attname)
 $$;
 
 -- All columns whose type changes, with the clause of an ALTER TABLE of that table alone.
@@ -175,67 +153,36 @@ RETURNS TABLE (relid oid, attnum smallint, num_roots bigint, clause text) LANGUA
 	GROUP BY member, pg_attribute.attnum, change.attname
 $$;
 
---
--- What an adoption applies to
---
-
--- The tables, and columns if given, that a caller has named.
+-- The columns that a caller has named; a table stands for all of its columns.
 CREATE FUNCTION snowflake_adopt.named_columns(adopted_schema oid, given text[])
 RETURNS SETOF snowflake_adopt.key LANGUAGE plpgsql STABLE AS $$
 DECLARE
 	item text;
-	found_table oid;
-	found_column name;
 BEGIN
 	FOREACH item IN ARRAY given LOOP
-		-- first as a table of this schema, then with the name of a schema
-		SELECT pg_class.oid, parts[number + 1] INTO found_table, found_column
-		FROM parse_ident(item) AS parts CROSS JOIN generate_series(1, 2) AS number
-			JOIN pg_class ON relname = parts[number] AND relkind IN ('r', 'p')
-				AND relnamespace = CASE number WHEN 1 THEN adopted_schema ELSE (SELECT oid FROM pg_namespace WHERE nspname = parts[1]) END
-			LEFT JOIN pg_attribute ON attrelid = pg_class.oid AND attname = parts[number + 1] AND attnum > 0 AND NOT attisdropped
-		WHERE cardinality(parts) <= number + 1
-		ORDER BY cardinality(parts) = number OR attname IS NOT NULL DESC, number
-		LIMIT 1;
+		RETURN QUERY SELECT attrelid, attname
+		FROM parse_ident(item) AS parts
+			CROSS JOIN LATERAL (SELECT CASE cardinality(parts) WHEN 3 THEN parts ELSE NULL::text || parts END) AS full_name (name)
+			JOIN pg_class ON relname = name[2] AND relkind IN ('r', 'p')
+				AND relnamespace = CASE WHEN name[1] IS NULL THEN adopted_schema ELSE (SELECT oid FROM pg_namespace WHERE nspname = name[1]) END
+			JOIN pg_attribute ON attrelid = pg_class.oid AND attname = coalesce(name[3], attname) AND attnum > 0 AND NOT attisdropped
+		WHERE cardinality(name) <= 3;
 		IF NOT FOUND THEN
-			RAISE undefined_table USING MESSAGE = format('"%s" is not a table or column of schema %s', item, adopted_schema::regnamespace),
+			RAISE undefined_column USING MESSAGE = format('"%s" is not a table or column of schema %s', item, adopted_schema::regnamespace),
 				HINT = 'Write names as in SQL: table, table.column, or schema.table.column.';
-		ELSIF found_column IS NOT NULL AND NOT EXISTS (SELECT FROM pg_attribute
-				WHERE attrelid = found_table AND attname = found_column AND attnum > 0 AND NOT attisdropped) THEN
-			RAISE undefined_column USING
-				MESSAGE = format('column "%s" of relation %s does not exist', found_column, found_table::regclass);
 		END IF;
-		RETURN NEXT (found_table, found_column)::snowflake_adopt.key;
 	END LOOP;
 END
 $$;
 
-CREATE FUNCTION snowflake_adopt.users_schemas()
-RETURNS SETOF oid LANGUAGE SQL STABLE AS $$
-	SELECT oid FROM pg_namespace WHERE nspname !~ '^(pg_|information_schema$|snowflake_(internal|sql|adopt)$)'
+-- Whether an object is neither that of the system nor of an extension.
+CREATE FUNCTION snowflake_adopt.is_users(class regclass, object oid, schema oid)
+RETURNS boolean LANGUAGE SQL STABLE AS $$
+	SELECT object >= 16384 AND schema::regnamespace::text !~ '^snowflake_(internal|sql|adopt)$'
+		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = class AND objid = object AND deptype = 'e')
 $$;
 
--- All tables, foreign tables and composite types but those of the system and of
--- extensions.
-CREATE FUNCTION snowflake_adopt.users_tables()
-RETURNS SETOF pg_class LANGUAGE SQL STABLE AS $$
-	SELECT *
-	FROM pg_class
-	WHERE relkind IN ('r', 'p', 'f', 'c') AND relpersistence <> 't'
-		AND relnamespace IN (SELECT snowflake_adopt.users_schemas())
-		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = pg_class.oid AND deptype = 'e')
-$$;
-
-CREATE FUNCTION snowflake_adopt.users_functions()
-RETURNS SETOF pg_proc LANGUAGE SQL STABLE AS $$
-	SELECT *
-	FROM pg_proc
-	WHERE pronamespace IN (SELECT snowflake_adopt.users_schemas())
-		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_proc'::regclass AND objid = pg_proc.oid AND deptype = 'e')
-$$;
-
--- Columns of a schema that get their values from a sequence, and keys with other defaults
--- or none.
+-- Columns that get their values from a sequence, and keys with other defaults or none.
 CREATE FUNCTION snowflake_adopt.schema_keys(adopted_schema oid)
 RETURNS TABLE (relid oid, attname name, what text) LANGUAGE SQL STABLE AS $$
 	SELECT attrelid, attname, CASE
@@ -244,39 +191,24 @@ RETURNS TABLE (relid oid, attname name, what text) LANGUAGE SQL STABLE AS $$
 			WHEN NOT is_unique THEN 'no unique index'
 			WHEN NOT is_numbered THEN coalesce('default ' || expression, 'no default')
 			ELSE 'ids' END
-	FROM snowflake_adopt.users_tables() AS class JOIN pg_attribute ON attrelid = class.oid
+	FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid
 		LEFT JOIN pg_attrdef ON adrelid = attrelid AND adnum = attnum
-		CROSS JOIN LATERAL (SELECT atttypid = ANY ('{smallint,integer,bigint}'::regtype[]), pg_get_expr(adbin, adrelid),
+		CROSS JOIN LATERAL pg_get_expr(adbin, adrelid) AS expression
+		CROSS JOIN LATERAL (SELECT atttypid = ANY ('{smallint,integer,bigint}'::regtype[]),
 			EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisunique
 				AND attnum = ANY ((indkey::smallint[])[0:indnkeyatts - 1])),
 			-- the only column of a primary key, which refers to nothing
 			EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisprimary AND indnkeyatts = 1 AND indkey[0] = attnum)
-				AND NOT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND conrelid = attrelid AND attnum = ANY (conkey))
-		) AS fact (is_integer, expression, is_unique, is_alone)
-		-- a name of type text makes no dependency; currval() is the value of another column
-		CROSS JOIN LATERAL (SELECT attidentity <> '' OR coalesce(expression !~ E'\\m(currval|lastval|setval)\\(', false)
-			AND (expression LIKE 'nextval(%' OR EXISTS (
-				SELECT FROM pg_depend JOIN pg_class AS used ON refclassid = 'pg_class'::regclass AND refobjid = used.oid
-				WHERE classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND used.relkind = 'S'))
-			-- a sequence that an interrupted call has left
-			OR EXISTS (SELECT FROM pg_depend JOIN pg_class AS owned ON classid = 'pg_class'::regclass AND objid = owned.oid
-				WHERE refclassid = 'pg_class'::regclass AND refobjid = attrelid AND refobjsubid = attnum AND deptype = 'a'
-					AND owned.relkind = 'S' AND expression ~ E'^[^(]*snowflake_(id|nextval)\\(')) AS source (is_numbered)
+				AND NOT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND conrelid = attrelid AND attnum = ANY (conkey)),
+			-- currval() is the value of another column; an interrupted call has left a sequence
+			attidentity <> '' OR coalesce(expression ~ E'\\mnextval\\(' AND expression !~ E'\\m(currval|lastval|setval)\\('
+				OR expression ~ E'^[^(]*snowflake_(id|nextval)\\(' AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL, false)
+		) AS fact (is_integer, is_unique, is_alone, is_numbered)
 	WHERE relnamespace = adopted_schema AND relkind IN ('r', 'p') AND NOT relispartition
-		AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
-		-- a child may have a key where its parent has none
-		AND (attinhcount = 0 OR EXISTS (SELECT FROM pg_inherits JOIN pg_attribute AS parent ON parent.attrelid = inhparent
-				AND parent.attname = pg_attribute.attname WHERE inhrelid = class.oid AND NOT parent.atthasdef AND parent.attidentity = ''))
+		AND snowflake_adopt.is_users('pg_class', class.oid, relnamespace) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
+		-- a child may have a key of its own
+		AND (attinhcount = 0 OR attislocal)
 		AND (is_numbered OR is_integer AND is_alone AND coalesce(expression !~ E'snowflake_(id|nextval)\\(', true))
-$$;
-
---
--- References that have no foreign key, by their names, comments and use
---
-
-CREATE FUNCTION snowflake_adopt.snake_case(name text)
-RETURNS text LANGUAGE SQL IMMUTABLE AS $$
-	SELECT lower(regexp_replace(name, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g'))
 $$;
 
 -- A name, and what is left of it after each underscore.
@@ -286,77 +218,52 @@ RETURNS TABLE (suffix text, number bigint) LANGUAGE SQL IMMUTABLE AS $$
 	FROM generate_subscripts(string_to_array(name, '_'), 1) AS first
 $$;
 
--- What a reference to a table could be named after: "auth_user", whose number is 1, and "user"
--- for "auth_users".
-CREATE FUNCTION snowflake_adopt.names_of_rows(keys snowflake_adopt.key[])
-RETURNS TABLE (relid oid, schema oid, suffix text, number bigint, is_key boolean) LANGUAGE SQL STABLE AS $$
-	SELECT DISTINCT class.oid, relnamespace, part.suffix, part.number, class.oid IN (SELECT key.relid FROM unnest(keys) AS key)
-	FROM snowflake_adopt.users_tables() AS class
-		CROSS JOIN LATERAL snowflake_adopt.snake_case(relname) AS snake
-		CROSS JOIN LATERAL (VALUES (snake), (regexp_replace(snake, 's$', '')), (regexp_replace(snake, 'es$', '')),
-			(regexp_replace(snake, 'ies$', 'y')), (regexp_replace(snake, 'people$', 'person')),
-			(regexp_replace(snake, 'children$', 'child'))) AS singular (stem)
-		CROSS JOIN LATERAL snowflake_adopt.suffixes(stem) AS part
-	WHERE relkind IN ('r', 'p') AND NOT relispartition
-$$;
-
--- Columns of narrow integers, ranges and arrays of such, and attributes of composite
--- types, which refer to nothing by a foreign key.
-CREATE FUNCTION snowflake_adopt.candidates(keys snowflake_adopt.key[])
-RETURNS TABLE (relid oid, schema oid, attnum smallint, attname name, snake text, is_fixed boolean, has_values boolean) LANGUAGE SQL STABLE AS $$
-	SELECT attrelid, relnamespace, attnum, attname, snake, relkind IN ('f', 'c') OR typtype = 'r', atthasdef OR attidentity <> ''
-	FROM snowflake_adopt.users_tables() AS class JOIN pg_attribute ON attrelid = class.oid
-		JOIN pg_type ON pg_type.oid = atttypid
-		CROSS JOIN LATERAL snowflake_adopt.snake_case(attname) AS snake
-	WHERE attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND NOT relispartition
-		AND CASE WHEN typtype = 'd' OR typelem > 0 THEN snowflake_adopt.base_type(atttypid) ELSE atttypid END
-			= ANY ('{smallint,integer,smallint[],integer[],int4range,int4range[]}'::regtype[])
-		AND (attrelid, attnum) NOT IN (SELECT member.relid, member.attnum FROM snowflake_adopt.members(keys) AS member)
-		AND (attrelid, attname) NOT IN (SELECT change.relid, change.attname FROM snowflake_adopt.changes(keys, '{}', false) AS change)
-		AND (attrelid, attnum) NOT IN (SELECT conrelid, unnest(conkey) FROM pg_constraint WHERE contype = 'f')
-$$;
-
--- Integers that seem to refer to keys of a schema, but have no foreign key; refers_to is
--- NULL if it is not clear to which.
+-- Integers that seem to refer to keys, but have no foreign key; refers_to is NULL if it is not clear to which.
 CREATE FUNCTION snowflake_adopt.likely_references(adopted_schema oid, keys snowflake_adopt.key[])
 RETURNS TABLE (relid oid, attname name, refers_to oid, reason text, is_fixed boolean) LANGUAGE SQL STABLE AS $$
 	WITH candidate AS MATERIALIZED (
-		SELECT * FROM snowflake_adopt.candidates(keys)
+		-- narrow integers, also in ranges, arrays and composite types, which refer to nothing by a foreign key
+		SELECT attrelid AS relid, relnamespace AS schema, attnum, attname, snake, atthasdef OR attidentity <> '' AS has_values,
+			relkind IN ('f', 'c') OR new_type IS NULL AS is_fixed
+		FROM pg_class AS class JOIN pg_attribute ON attrelid = class.oid
+			JOIN snowflake_adopt.integer_types() ON type = atttypid AND is_narrow
+			CROSS JOIN LATERAL lower(regexp_replace(attname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
+		WHERE relkind IN ('r', 'p', 'f', 'c') AND relpersistence <> 't' AND snowflake_adopt.is_users('pg_class', class.oid, relnamespace)
+			AND attnum > 0 AND NOT attisdropped AND attinhcount = 0 AND NOT relispartition
+			AND (attrelid, attnum) NOT IN (SELECT member.relid, member.attnum FROM snowflake_adopt.members(keys) AS member)
+			AND (attrelid, attname) NOT IN (SELECT change.relid, change.attname FROM snowflake_adopt.changes(keys, '{}') AS change)
+			AND (attrelid, attnum) NOT IN (SELECT conrelid, unnest(conkey) FROM pg_constraint WHERE contype = 'f')
+	), known AS MATERIALIZED (
+		-- what a reference to a table could be named after: "auth_user", whose number is 1, and "user" for "auth_users"
+		SELECT DISTINCT class.oid AS relid, relnamespace AS schema, suffix, number, class.oid IN (SELECT key.relid FROM unnest(keys) AS key) AS is_key
+		FROM pg_class AS class
+			CROSS JOIN LATERAL lower(regexp_replace(relname, '([a-z0-9])([A-Z])', E'\\1_\\2', 'g')) AS snake
+			CROSS JOIN (VALUES ('', ''), ('s$', ''), ('es$', ''), ('ies$', 'y'), ('people$', 'person'), ('children$', 'child')) AS rule (plural, singular)
+			CROSS JOIN LATERAL snowflake_adopt.suffixes(regexp_replace(snake, plural, singular)) AS part
+		WHERE relkind IN ('r', 'p') AND NOT relispartition AND relpersistence <> 't'
+			AND snowflake_adopt.is_users('pg_class', class.oid, relnamespace)
 	), named AS MATERIALIZED (
 		-- the table that a column seems to be named after: "original_post" and "post" for "original_post_id"
 		SELECT DISTINCT ON (candidate.relid, attname) candidate.relid, attnum, attname, snake, known.relid AS refers_to, is_key,
 			known.number + part.number = 2 AS is_exact
 		FROM candidate CROSS JOIN LATERAL snowflake_adopt.suffixes(regexp_replace(snake, '^(fk|id)_|_?(u?ids?|fk)$', '', 'g')) AS part
-			JOIN snowflake_adopt.names_of_rows(keys) AS known USING (suffix)
+			JOIN known USING (suffix)
 		WHERE suffix <> '' AND (known.number = 1 OR part.number = 1)
 			-- of other schemas, only the keys that are adopted
 			AND (is_key OR known.schema IN (adopted_schema, candidate.schema))
 		ORDER BY candidate.relid, attname, known.number + part.number, known.schema = candidate.schema DESC, is_key DESC, known.relid
-	), word AS MATERIALIZED (
-		SELECT relid, attname, regexp_split_to_table(lower(description), E'\\W+') AS word
-		FROM candidate JOIN pg_description ON objoid = relid AND classoid = 'pg_class'::regclass AND objsubid = attnum
-	), key_table AS MATERIALIZED (
-		SELECT key.relid, key.attname, relname, relnamespace FROM unnest(keys) AS key JOIN pg_class ON pg_class.oid = key.relid
 	), found (relid, attname, refers_to, reason, rank) AS (
 		SELECT relid, attname, refers_to, 'named after ' || refers_to::regclass, 1
 		FROM named
 		WHERE is_key AND (snake ~ 'ids?$|_fk$|^(fk|id)_' OR is_exact AND EXISTS (SELECT FROM pg_index WHERE indrelid = relid AND indkey[0] = attnum))
 		UNION ALL
-		SELECT word.relid, word.attname, key_table.relid, 'comment mentions ' || key_table.relid::regclass, 2
-		FROM word JOIN key_table ON lower(relname) = word
-		UNION ALL
 		-- "people__history" for "people"
-		SELECT candidate.relid, candidate.attname, key_table.relid, format('like %s.%I', key_table.relid::regclass, key_table.attname), 3
-		FROM candidate JOIN key_table ON candidate.attname = key_table.attname AND schema = relnamespace AND NOT has_values
-			JOIN pg_class AS copy ON copy.oid = candidate.relid AND copy.relname ~~ ('%' || key_table.relname || '%')
+		SELECT candidate.relid, candidate.attname, key.relid, format('like %s.%I', key.relid::regclass, key.attname), 2
+		FROM unnest(keys) AS key JOIN candidate ON candidate.attname = key.attname AND NOT has_values
+			JOIN pg_class AS copy ON copy.oid = candidate.relid JOIN pg_class AS original ON original.oid = key.relid
+				AND original.relnamespace = copy.relnamespace AND copy.relname ~~ ('%' || original.relname || '%')
 		UNION ALL
-		SELECT relid, attname, NULL, format('beside %I', type_name), 4
-		FROM candidate CROSS JOIN LATERAL (VALUES (regexp_replace(attname, '_?[iI]d$', '_type')),
-			(regexp_replace(attname, '_?[iI]d$', 'Type'))) AS pair (type_name)
-		WHERE candidate.schema = adopted_schema AND snake ~ '_id$' AND EXISTS (SELECT FROM pg_attribute AS other
-			WHERE other.attrelid = candidate.relid AND other.attname = type_name AND NOT attisdropped)
-		UNION ALL
-		SELECT relid, attname, NULL, format('name has %s', substring(snake FROM '_u?ids?$|_fk$|^fk_|_from$')), 5
+		SELECT relid, attname, NULL, format('name has %s', substring(snake FROM '_u?ids?$|_fk$|^fk_|_from$')), 3
 		FROM candidate
 		WHERE candidate.schema = adopted_schema AND snake ~ '_u?ids?$|_fk$|^fk_|^(inherited|copied|moved|derived)_from$'
 			AND (relid, attname) NOT IN (SELECT relid, attname FROM named WHERE is_exact AND NOT is_key)
@@ -366,16 +273,7 @@ RETURNS TABLE (relid oid, attname name, refers_to oid, reason text, is_fixed boo
 	ORDER BY relid, attname, rank, refers_to, reason
 $$;
 
--- The columns that a caller has named in excluding, and those of the tables.
-CREATE FUNCTION snowflake_adopt.excluded_columns(options snowflake_adopt.options)
-RETURNS SETOF snowflake_adopt.key LANGUAGE SQL STABLE AS $$
-	SELECT relid, pg_attribute.attname
-	FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding) AS named
-		JOIN pg_attribute ON attrelid = relid AND coalesce(named.attname, pg_attribute.attname) = pg_attribute.attname
-$$;
-
--- The columns that a caller has named in widen_columns; "*" stands for those that seem to
--- refer to keys.
+-- The columns named in widen_columns; "*" stands for those that seem to refer to keys.
 CREATE FUNCTION snowflake_adopt.other_columns(options snowflake_adopt.options, keys snowflake_adopt.key[])
 RETURNS SETOF snowflake_adopt.key LANGUAGE SQL STABLE AS $$
 	SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*'))
@@ -384,16 +282,16 @@ RETURNS SETOF snowflake_adopt.key LANGUAGE SQL STABLE AS $$
 	FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference JOIN pg_class ON pg_class.oid = reference.relid
 	WHERE '*' = ANY (options.widen_columns) AND NOT is_fixed AND (options.whole_schema OR refers_to IS NOT NULL)
 		AND (relnamespace = options.adopted_schema OR pg_has_role(relowner, 'USAGE'))
-		AND (reference.relid, reference.attname) NOT IN (SELECT relid, attname FROM snowflake_adopt.excluded_columns(options))
+		AND (reference.relid, reference.attname) NOT IN (SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding))
 $$;
 
--- SQL and PL/pgSQL functions with integers that seem to be ids of a schema; of other schemas,
--- those that mention an adopted table.
+-- Functions with integers that seem to be ids; of other schemas, those that mention an adopted table.
 CREATE FUNCTION snowflake_adopt.integer_functions(adopted_schema oid, keys snowflake_adopt.key[])
 RETURNS SETOF text LANGUAGE SQL STABLE AS $$
 	WITH function AS MATERIALIZED (
 		SELECT function.oid, pronamespace, concat_ws(E'\n', pg_get_function_arguments(function.oid), prosrc) AS source
-		FROM snowflake_adopt.users_functions() AS function JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
+		FROM pg_proc AS function JOIN pg_language ON pg_language.oid = prolang AND lanname IN ('plpgsql', 'sql')
+		WHERE snowflake_adopt.is_users('pg_proc', function.oid, pronamespace)
 	)
 	SELECT format('%s: %s', oid::regprocedure, string_agg(DISTINCT found[1], ', '))
 	FROM function CROSS JOIN LATERAL regexp_matches(source,
@@ -404,28 +302,14 @@ RETURNS SETOF text LANGUAGE SQL STABLE AS $$
 	GROUP BY oid
 $$;
 
---
--- What is in the way.  A problem is an error of snowflake_adopt(), and a part of that of
--- snowflake_adopt_all().
---
-
--- Why columns cannot be adopted, as their tables have them.
 CREATE FUNCTION snowflake_adopt.key_problems(keys snowflake_adopt.key[])
 RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
-	WITH temporary (root, names) AS (
-		SELECT root, string_agg(format('Table %s is temporary.', member::regclass), E'\n')
-		FROM snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(keys))) JOIN pg_class ON oid = member AND relpersistence = 't'
-		GROUP BY root
-	), reference (root, name, names) AS (
-		SELECT root, name, string_agg(format('%I on %s', conname, conrelid::regclass), ', ')
-		FROM snowflake_adopt.members(keys) JOIN pg_constraint ON contype = 'f' AND conrelid = relid AND attnum = ANY (conkey)
-		GROUP BY root, name
-	)
 	SELECT code, message, detail, hint
 	FROM unnest(keys) AS key LEFT JOIN pg_class ON pg_class.oid = key.relid
 		LEFT JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname AND attnum > 0 AND NOT attisdropped
-		LEFT JOIN temporary ON temporary.root = key.relid
-		LEFT JOIN reference ON reference.root = key.relid AND name = key.attname
+		CROSS JOIN LATERAL (SELECT bool_or(relpersistence = 't') FROM snowflake_adopt.trees(ARRAY[key.relid]) JOIN pg_class ON oid = member) AS tree (is_temporary)
+		CROSS JOIN LATERAL (SELECT string_agg(format('%I on %s', conname, conrelid::regclass), ', ')
+			FROM snowflake_adopt.members(ARRAY[key]) JOIN pg_constraint ON contype = 'f' AND conrelid = relid AND attnum = ANY (conkey)) AS reference (names)
 		CROSS JOIN LATERAL (SELECT key.relid::regclass, format('%s.%I', key.relid::regclass, key.attname)) AS names (relation, label)
 		CROSS JOIN LATERAL (VALUES
 			(relkind IS NULL OR relkind NOT IN ('r', 'p'), '42809', format('relation %s is not a table', relation),
@@ -439,17 +323,15 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 			(atttypid <> ALL ('{smallint,integer,bigint}'::regtype[]), '42804', format('column %s is of type %s', label, atttypid::regtype),
 				'Only columns of type smallint, integer or bigint can be adopted.', 'Add a bigint column.'),
 			(attgenerated <> '', '42809', format('column %s is a generated column', label), 'It can have no default.', 'Name another column.'),
-			-- with the caller's search_path, the name may mean another table
-			(temporary.names IS NOT NULL, '42809', format('column %s cannot be adopted because it is in a temporary table', label),
-				temporary.names, 'Drop the temporary table, or create it anew.'),
+			(is_temporary, '42809', format('column %s cannot be adopted because it is in a temporary table', label),
+				'With the search_path of the caller, its name may mean another table.', 'Drop the temporary table, or create it anew.'),
 			(reference.names IS NOT NULL, '55000', format('column %s refers to another table', label),
 				format('New ids would violate these foreign keys: %s.', reference.names), 'Adopt the referenced column instead.')
 		) AS problem (applies, code, message, detail, hint)
 	WHERE applies
 $$;
 
--- Tables that are partitioned by a key, and have no partition for new ids; and partitions
--- that a DETACH was interrupted for.
+-- Tables without a partition for new ids, and partitions that a DETACH was interrupted for.
 CREATE FUNCTION snowflake_adopt.partition_problems(keys snowflake_adopt.key[], new_id bigint)
 RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	SELECT '55000', format('table %s has no partition for new ids', relid::regclass),
@@ -470,45 +352,7 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	FROM snowflake_adopt.members(keys) JOIN pg_inherits ON inhparent = relid AND inhdetachpending
 $$;
 
--- Tables that Citus has distributed, and hypertables of TimescaleDB whose chunks are too small
--- for new ids.  Look only at their own catalogs: others could have made schemas of such names.
-CREATE FUNCTION snowflake_adopt.distribution_problems(keys snowflake_adopt.key[], generator snowflake_adopt.generator)
-RETURNS SETOF snowflake_adopt.problem LANGUAGE plpgsql AS $$
-DECLARE
-	minute bigint;
-BEGIN
-	-- Citus lets nobody alter a sequence that it knows
-	IF to_regclass('pg_catalog.pg_dist_partition') IS NOT NULL THEN
-		RETURN QUERY EXECUTE 'SELECT ''0A000'', format(''table %s is or was distributed by Citus'', relid::regclass),
-				''Citus lets nobody alter its sequences.'',
-				format(''If the column is a bigint, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s. If the table is distributed by this column, call undistribute_table() before that and create_distributed_table() after it.'',
-					relid::regclass, attname, $2)
-			FROM unnest($1) AS key
-			WHERE EXISTS (SELECT FROM pg_catalog.pg_dist_partition WHERE logicalrelid = relid)
-				OR EXISTS (SELECT FROM pg_catalog.pg_dist_object JOIN pg_catalog.pg_depend USING (classid, objid)
-					WHERE refclassid = $3 AND refobjid = relid AND deptype = ANY ($4))'
-		USING keys, generator.id, 'pg_class'::regclass, '{a,i}'::"char"[];
-	END IF;
-	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
-			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.dimension')
-				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
-		EXECUTE format('SELECT %1$s.snowflake_first_from(now() + interval ''1 minute'') - %1$s.snowflake_first_from(now())',
-			generator.home) INTO minute;
-		-- a chunk length that suits small numbers would give too many chunks
-		RETURN QUERY EXECUTE 'SELECT ''55000'', format(''chunks of hypertable %s are too small for snowflake ids'', relid::regclass),
-				format(''A chunk covers %s values, which is less than the ids of a minute.'', interval_length),
-				format(''To have chunks of a day, first run: SELECT set_chunk_time_interval(%L, %s);'', relid::regclass, $2 * 1440)
-			FROM unnest($1) AS key JOIN pg_class ON pg_class.oid = relid JOIN pg_namespace ON pg_namespace.oid = relnamespace
-				JOIN _timescaledb_catalog.hypertable ON table_name = relname AND schema_name = nspname
-				JOIN _timescaledb_catalog.dimension ON hypertable.id = hypertable_id AND column_name = attname
-			WHERE interval_length < $2'
-		USING keys, minute;
-	END IF;
-END
-$$;
-
--- The sequences of keys: those that belong to them (a, or i for an identity), and those that
--- their defaults use (n).
+-- Sequences that belong to keys (a, or i for an identity), and those that their defaults use (n).
 CREATE FUNCTION snowflake_adopt.sequences(keys snowflake_adopt.key[])
 RETURNS TABLE (relid oid, attname name, sequence regclass, deptype "char", "default" oid) LANGUAGE SQL STABLE AS $$
 	SELECT root, name, pg_class.oid, deptype, NULL
@@ -523,7 +367,6 @@ RETURNS TABLE (relid oid, attname name, sequence regclass, deptype "char", "defa
 		JOIN pg_class ON pg_class.oid = refobjid AND relkind = 'S'
 $$;
 
--- What uses the sequences of keys besides their defaults.
 CREATE FUNCTION snowflake_adopt.sequence_users(keys snowflake_adopt.key[])
 RETURNS TABLE (relid oid, attname name, sequence regclass, deptype "char", user_name text) LANGUAGE SQL STABLE AS $$
 	WITH own AS MATERIALIZED (
@@ -547,17 +390,12 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	WHERE deptype = 'i' OR options.keep_currval OR deptype = 'a' AND options.drop_sequence
 	GROUP BY relid, attname
 	UNION ALL
-	SELECT '42501', format('must be owner of sequence %s', sequence), 'An adoption alters the sequence.', 'Ask its owner.'
-	FROM snowflake_adopt.sequences(keys) JOIN pg_class ON pg_class.oid = sequence
-	WHERE (deptype = 'a' OR options.keep_currval) AND NOT pg_has_role(relowner, 'USAGE')
-	UNION ALL
 	SELECT '55000', format('column %s.%I has no sequence of its own to keep', relid::regclass, attname),
 		'currval() needs the sequence of a serial; that of an identity column is dropped.', 'Leave out keep_currval.'
 	FROM unnest(keys)
 	WHERE options.keep_currval AND (relid, attname) NOT IN (SELECT relid, attname FROM snowflake_adopt.sequences(keys) WHERE deptype = 'n')
 $$;
 
--- Why types cannot be changed.
 CREATE FUNCTION snowflake_adopt.fixed_columns(changes snowflake_adopt.change[])
 RETURNS SETOF text LANGUAGE SQL STABLE AS $$
 	WITH RECURSIVE altered AS MATERIALIZED (
@@ -576,10 +414,6 @@ RETURNS SETOF text LANGUAGE SQL STABLE AS $$
 	WHERE EXISTS (SELECT FROM pg_partitioned_table WHERE partrelid = relid AND attnum = ANY (partattrs::smallint[]))
 		OR EXISTS (SELECT FROM pg_depend WHERE classid = 'pg_class'::regclass AND objid = relid AND objsubid = attnum
 			AND refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = 0 AND deptype = 'i')
-	UNION ALL
-	SELECT format('table %s has the columns of type %s.', oid::regclass, reloftype::regtype)
-	FROM pg_class
-	WHERE oid IN (SELECT relid FROM altered) AND reloftype <> 0
 	UNION ALL
 	SELECT format('%s has the type of the rows of table %s.', pg_describe_object('pg_class'::regclass, objid, objsubid), root::regclass)
 	FROM row_type JOIN pg_depend ON classid = 'pg_class'::regclass AND refclassid = 'pg_type'::regclass AND refobjid = type
@@ -605,15 +439,13 @@ $$;
 -- What keeps types from being changed, in the order in which it has to be dropped.
 CREATE FUNCTION snowflake_adopt.dependents(changes snowflake_adopt.change[])
 RETURNS text LANGUAGE SQL STABLE AS $$
-	WITH RECURSIVE view_of_rule (rule, view) AS MATERIALIZED (
-		SELECT pg_rewrite.oid, ev_class
-		FROM pg_rewrite JOIN pg_class ON pg_class.oid = ev_class AND relkind IN ('v', 'm')
-	), dependent AS MATERIALIZED (
+	WITH RECURSIVE dependent AS MATERIALIZED (
 		-- views take the place of their rules, and generated columns that of their expressions
-		SELECT CASE WHEN view IS NULL AND adrelid IS NULL THEN classid ELSE 'pg_class'::regclass END AS classid,
-			coalesce(view, adrelid, objid) AS objid, coalesce(adnum::integer, objsubid) AS objsubid,
-			refclassid, refobjid, refobjsubid, deptype
-		FROM pg_depend LEFT JOIN view_of_rule ON classid = 'pg_rewrite'::regclass AND rule = objid
+		SELECT CASE WHEN view.oid IS NULL AND adrelid IS NULL THEN classid ELSE 'pg_class'::regclass END AS classid,
+			coalesce(view.oid, adrelid, objid) AS objid, coalesce(adnum::integer, objsubid) AS objsubid,
+			refclassid, refobjid, refobjsubid, deptype, view.oid IS NOT NULL AS is_view
+		FROM pg_depend LEFT JOIN pg_rewrite ON classid = 'pg_rewrite'::regclass AND pg_rewrite.oid = objid
+			LEFT JOIN pg_class AS view ON view.oid = ev_class AND relkind IN ('v', 'm')
 			LEFT JOIN pg_attrdef ON classid = 'pg_attrdef'::regclass AND pg_attrdef.oid = objid
 		WHERE refclassid IN ('pg_class'::regclass, 'pg_type'::regclass, 'pg_proc'::regclass) AND refobjid >= 16384
 			AND classid IN ('pg_class'::regclass, 'pg_rewrite'::regclass, 'pg_policy'::regclass, 'pg_trigger'::regclass, 'pg_proc'::regclass,
@@ -622,7 +454,7 @@ RETURNS text LANGUAGE SQL STABLE AS $$
 		SELECT classid, objid, objsubid, refclassid, refobjid, refobjsubid, 1
 		FROM snowflake_adopt.altered(changes) JOIN dependent ON refclassid = 'pg_class'::regclass AND refobjid = relid AND refobjsubid = attnum
 		-- no indexes, sequences or defaults of their own
-		WHERE classid <> 'pg_class'::regclass OR objid IN (SELECT view FROM view_of_rule) OR objid = relid AND objsubid > 0 AND objsubid <> attnum
+		WHERE classid <> 'pg_class'::regclass OR is_view OR objid = relid AND objsubid > 0 AND objsubid <> attnum
 		UNION
 		-- what depends on a view, the type of its rows, a function or a column; views may form a circle
 		SELECT dependent.classid, dependent.objid, dependent.objsubid, found.classid, found.objid, found.objsubid, depth + 1
@@ -632,7 +464,7 @@ RETURNS text LANGUAGE SQL STABLE AS $$
 			JOIN dependent ON dependent.refclassid = class AND dependent.refobjid = object AND deptype IN ('n', 'a')
 				AND (found.objsubid = 0 OR dependent.refobjsubid = found.objsubid)
 		WHERE depth < 100 AND (dependent.classid, dependent.objid, dependent.objsubid) <> (found.classid, found.objid, found.objsubid)
-			AND (dependent.classid <> 'pg_class'::regclass OR dependent.objsubid > 0 OR dependent.objid IN (SELECT view FROM view_of_rule))
+			AND (dependent.classid <> 'pg_class'::regclass OR dependent.objsubid > 0 OR is_view)
 	), object (depth, reason) AS (
 		SELECT max(depth), format('%s depends on %s.', pg_describe_object(classid, objid, objsubid),
 			string_agg(DISTINCT pg_describe_object(refclassid, refobjid, refobjsubid), ', '))
@@ -644,7 +476,6 @@ RETURNS text LANGUAGE SQL STABLE AS $$
 	SELECT string_agg(reason, E'\n' ORDER BY depth DESC, reason) FROM object
 $$;
 
--- Why types cannot be changed, as far as the catalogs tell.
 CREATE FUNCTION snowflake_adopt.change_problems(label text, changes snowflake_adopt.change[], keys snowflake_adopt.key[],
 	others snowflake_adopt.key[], options snowflake_adopt.options)
 RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
@@ -656,10 +487,10 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	WHERE NOT options.widen_references AND (relid, attname) NOT IN (SELECT * FROM unnest(keys) UNION ALL SELECT * FROM unnest(others))
 	HAVING count(*) > 0
 	UNION ALL
-	SELECT '42804', format('cannot widen %s%s', relid::regclass, '.' || quote_ident(other.attname)),
+	SELECT '42804', format('cannot widen %s.%I', relid::regclass, other.attname),
 		'Only columns of type smallint, integer or bigint, or arrays of these, can be widened.', 'Correct widen_columns.'
-	FROM unnest(others) AS other LEFT JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = other.attname
-	WHERE coalesce(snowflake_adopt.base_type(atttypid), 0) <> ALL ('{smallint,integer,bigint,smallint[],integer[],bigint[]}'::regtype[])
+	FROM unnest(others) AS other JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = other.attname
+	WHERE NOT EXISTS (SELECT FROM snowflake_adopt.integer_types() WHERE type = atttypid AND new_type IS NOT NULL)
 	UNION ALL
 	SELECT '42501', format('must be owner of table %s', oid::regclass), 'An adoption alters the table.', 'Ask its owner.'
 	FROM pg_class
@@ -677,21 +508,39 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	WHERE reasons IS NOT NULL
 $$;
 
+-- What a query of the caller returns, or its error; it is undone, and gives its locks back.
+CREATE FUNCTION snowflake_adopt.attempt(query text, argument bigint, callers_path text, OUT result text, OUT code text, OUT message text)
+LANGUAGE plpgsql STRICT
+SET search_path = pg_catalog, pg_temp
+SET row_security = off		-- fail rather than overlook a row
+SET client_min_messages = error
+AS $$
+BEGIN
+	PERFORM set_config('search_path', callers_path, true);
+	EXECUTE query INTO result USING argument;
+	RAISE SQLSTATE 'SF000';
+EXCEPTION
+	WHEN SQLSTATE 'SF000' THEN
+		NULL;
+	WHEN lock_not_available OR transaction_rollback THEN
+		RAISE;
+	WHEN OTHERS THEN
+		code := SQLSTATE;
+		message := SQLERRM;
+END
+$$;
+
 -- A CHECK constraint or an index can have an expression that no bigint fits into.  So each
 -- ALTER TABLE is tried on an empty copy, if the caller owns the table: it runs functions of
 -- the owner.
 CREATE FUNCTION snowflake_adopt.trial_problems(label text, changes snowflake_adopt.change[], callers_path text)
-RETURNS SETOF snowflake_adopt.problem LANGUAGE plpgsql VOLATILE
-SET search_path = pg_catalog, pg_temp
-SET client_min_messages = error
-AS $$
-DECLARE
-	tried record;
-	reasons text[] := '{}';
-BEGIN
-	FOR tried IN
+RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL AS $$
+	SELECT '0A000', format('%s cannot be adopted because columns cannot be widened', label),
+		string_agg(format('ALTER TABLE %s %s fails on an empty copy: %s.', relid::regclass, clauses, message), E'\n'),
+		'Change the index or constraint whose expression needs the present type.'
+	FROM (
 		-- of tables that have the same columns, indexes and constraints, one
-		SELECT DISTINCT ON (clauses, definition) relid::regclass AS table, clauses
+		SELECT DISTINCT ON (clauses, definition) relid, clauses
 		FROM (SELECT relid, string_agg(clause, ', ' ORDER BY attnum)
 			FROM snowflake_adopt.altered(changes) JOIN pg_class ON pg_class.oid = relid AND relowner = current_user::regrole
 			WHERE relkind IN ('r', 'p')
@@ -704,122 +553,73 @@ BEGIN
 				SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = relid AND contype IN ('c', 'x')
 				UNION ALL
 				SELECT pg_get_statisticsobjdef_columns(oid) FROM pg_statistic_ext WHERE stxrelid = relid) AS part (text)) AS kind (definition)
-		ORDER BY clauses, definition, relid
-	LOOP
-		BEGIN
-			PERFORM set_config('search_path', callers_path, true);
-			EXECUTE pg_catalog.format('CREATE TEMPORARY TABLE snowflake_copy (LIKE %s INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STATISTICS)',
-				tried.table);
-			EXECUTE 'ALTER TABLE pg_temp.snowflake_copy ' OPERATOR(pg_catalog.||) tried.clauses;
-			-- undo it
-			RAISE SQLSTATE 'SF000';
-		EXCEPTION
-			WHEN SQLSTATE 'SF000' THEN
-				NULL;
-			WHEN lock_not_available THEN
-				RAISE;
-			WHEN OTHERS THEN
-				reasons := reasons || format('ALTER TABLE %s %s fails on an empty copy: %s.', tried.table, tried.clauses, SQLERRM);
-		END;
-	END LOOP;
-	IF reasons <> '{}' THEN
-		RETURN NEXT ('0A000', format('%s cannot be adopted because columns cannot be widened', label), array_to_string(reasons, E'\n'),
-			'Change the index or constraint whose expression needs the present type.')::snowflake_adopt.problem;
-	END IF;
-END
+		ORDER BY clauses, definition, relid) AS tried
+		CROSS JOIN LATERAL snowflake_adopt.attempt(format('CREATE TEMPORARY TABLE snowflake_copy (LIKE %s INCLUDING CONSTRAINTS INCLUDING INDEXES INCLUDING STATISTICS);
+			ALTER TABLE pg_temp.snowflake_copy %s; SELECT NULL', relid::regclass, clauses), 0, callers_path)
+	WHERE message IS NOT NULL
+	HAVING count(*) > 0
+$$;
+
+-- A narrow column tells by its type.  If no index helps, a locked table is not read: what was
+-- added since the first look came from the sequence.
+CREATE FUNCTION snowflake_adopt.greatest_values(keys snowflake_adopt.key[], new_id bigint, callers_path text, is_locked boolean)
+RETURNS SETOF snowflake_adopt.value LANGUAGE SQL AS $$
+	SELECT key.relid, key.attname, CASE WHEN query IS NULL THEN 2147483647 ELSE result::bigint END, code, message
+	FROM unnest(keys) AS key JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname
+		CROSS JOIN LATERAL (SELECT CASE WHEN (atttypid = 'bigint'::regtype OR new_id <= 2147483647) AND (NOT is_locked OR EXISTS (
+			SELECT FROM pg_index WHERE indrelid = key.relid AND indkey[0] = attnum AND indisvalid AND indpred IS NULL))
+			-- the planner may inline functions of indexes, which look names up
+			THEN format('SELECT pg_catalog.max(%I) FROM %s', key.attname, key.relid::regclass) END) AS statement (query)
+		CROSS JOIN LATERAL snowflake_adopt.attempt(query, new_id, callers_path)
 $$;
 
 -- New ids of all sessions are greater than ids from a minute ago; above those, an advance
--- makes sure.  If no index helps, a locked table is not read: what was added since the first look
--- came from the sequence.  Each table is read in a subtransaction, which gives its locks back.
-CREATE FUNCTION snowflake_adopt.value_problems(keys snowflake_adopt.key[], generator snowflake_adopt.generator,
-	options snowflake_adopt.options, is_locked boolean,
-	OUT problems snowflake_adopt.problem[], OUT greatest_id bigint) LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET row_security = off		-- fail rather than overlook a row
-SET jit = off
-SET quote_all_identifiers = off
-AS $$
-DECLARE
-	read record;
-	found_id bigint;
-	safe_id bigint;				-- below all new ids, and above what is a minute old
-	limit_id bigint;
-	until text;
-	condition text;
-	fails boolean;
-BEGIN
-	problems := '{}';
-	EXECUTE format('SELECT least($1, %1$s.snowflake_last_before(clock_timestamp() - interval ''1 minute'')),
-		greatest($1, %1$s.snowflake_last_before(clock_timestamp() + interval ''1 second''))', generator.home)
-	INTO safe_id, limit_id USING generator.new_id;
-	FOR read IN
-		SELECT format('%s.%I', key.relid::regclass, key.attname) AS label, key.attname AS name, key.relid::regclass AS table,
-			atttypid = 'bigint'::regtype OR generator.new_id <= 2147483647 AS is_read,
-			EXISTS (SELECT FROM pg_index WHERE indrelid = key.relid AND indkey[0] = attnum AND indisvalid AND indpred IS NULL) AS has_index,
-			-- functions of another owner are left alone
-			ARRAY(SELECT pg_get_expr(conbin, conrelid, true) FROM pg_constraint JOIN pg_class ON pg_class.oid = conrelid
-				WHERE conrelid = key.relid AND contype = 'c' AND conkey = ARRAY[attnum] AND relowner = current_user::regrole) AS checks
-		FROM unnest(keys) AS key JOIN pg_attribute ON attrelid = key.relid AND pg_attribute.attname = key.attname
-	LOOP
-		-- a narrow column tells by its type
-		found_id := 2147483647;
-		IF read.is_read AND (read.has_index OR NOT is_locked) THEN
-			BEGIN
-				-- the planner may inline functions of indexes, which look names up
-				PERFORM set_config('search_path', options.callers_path, true);
-				EXECUTE pg_catalog.format('SELECT pg_catalog.max(%I) FROM %s', read.name, read.table) INTO found_id;
-				RAISE SQLSTATE 'SF000';
-			EXCEPTION
-				WHEN SQLSTATE 'SF000' THEN
-					NULL;
-				WHEN insufficient_privilege THEN
-					problems := problems || ('42501', SQLERRM, format('The largest value of column %s must be known.', read.label), 'Ask a role that bypasses row security.')::snowflake_adopt.problem;
-			END;
-		END IF;
-		FOREACH condition IN ARRAY read.checks LOOP
-			fails := false;
-			BEGIN
-				PERFORM set_config('search_path', options.callers_path, true);
-				EXECUTE pg_catalog.format('SELECT (%s) IS FALSE FROM (SELECT $1 AS %I) AS row', condition, read.name) INTO fails USING generator.new_id;
-				RAISE SQLSTATE 'SF000';
-			EXCEPTION
-				WHEN OTHERS THEN		-- one that needs the present type is found later
-					NULL;
-			END;
-			IF fails THEN
-				problems := problems || ('23514', format('column %s has a constraint that no new snowflake id meets', read.label),
-					format('A new id does not meet CHECK (%s).', condition), 'Drop the constraint first.')::snowflake_adopt.problem;
-			END IF;
-		END LOOP;
-		greatest_id := greatest(greatest_id, found_id);
-		IF found_id > limit_id THEN
-			EXECUTE format('SELECT coalesce(to_char(%1$s.snowflake_timestamp(CASE WHEN $1 <= %1$s.snowflake_last_before(''infinity''::timestamptz) THEN $1 END)
-				AT TIME ZONE ''UTC'', ''"until" YYYY-MM-DD''), ''as long as the layout lasts'')', generator.home) INTO until USING found_id;
-			problems := problems || ('55000', format('column %s has values that are greater than new snowflake ids', read.label),
-				format('The largest is %s, and a new id is %s.', found_id, generator.new_id),
-				format('If this is an id that is ahead of the clock, wait until the clock has passed it. If not, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s: new ids are less than old ones, and stay apart from them %s.',
-					read.table, read.name, generator.id, until))::snowflake_adopt.problem;
-		ELSIF found_id > safe_id AND generator.advance IS NULL THEN
-			problems := problems || ('42501', format('column %s has values that are as large as new snowflake ids', read.label),
-				format('The largest is %s, and a new id is %s.', found_id, generator.new_id),
-				'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance().')::snowflake_adopt.problem;
-		ELSIF found_id > safe_id AND NOT options.dry_run THEN
-			EXECUTE 'SELECT ' || generator.advance USING found_id;
-		END IF;
-	END LOOP;
-END
+-- makes sure.
+CREATE FUNCTION snowflake_adopt.value_problems(found snowflake_adopt.value[], generator snowflake_adopt.generator, callers_path text)
+RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL AS $$
+	WITH value AS MATERIALIZED (
+		SELECT value.*, format('%s.%I', relid::regclass, attname) AS label, result::bigint[] AS bounds
+		FROM unnest(found) AS value CROSS JOIN snowflake_adopt.attempt(format('SELECT ARRAY[
+			least($1, %1$s.snowflake_last_before(clock_timestamp() - interval ''1 minute'')),
+			greatest($1, %1$s.snowflake_last_before(clock_timestamp() + interval ''1 second''))]', generator.home), generator.new_id, 'pg_catalog') AS bound (result)
+	)
+	SELECT code, message, format('The largest value of column %s must be known.', label), 'Ask a role that bypasses row security.'
+	FROM value
+	WHERE code IS NOT NULL
+	UNION ALL
+	SELECT '23514', format('column %s has a constraint that no new snowflake id meets', label),
+		format('A new id does not meet CHECK (%s).', condition), 'Drop the constraint first.'
+	FROM value JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = value.attname
+		JOIN pg_constraint ON conrelid = relid AND contype = 'c' AND conkey = ARRAY[attnum]
+		-- functions of another owner are left alone
+		JOIN pg_class ON pg_class.oid = relid AND relowner = current_user::regrole
+		CROSS JOIN pg_get_expr(conbin, conrelid, true) AS condition
+		CROSS JOIN LATERAL snowflake_adopt.attempt(format('SELECT CASE WHEN (%s) IS FALSE THEN 1 END FROM (SELECT $1 AS %I) AS row', condition, value.attname),
+			generator.new_id, callers_path) AS trial
+	-- one that needs the present type is found later
+	WHERE trial.result IS NOT NULL
+	UNION ALL
+	SELECT '55000', format('column %s has values that are greater than new snowflake ids', label),
+		format('The largest is %s, and a new id is %s.', largest, generator.new_id),
+		format('If this is an id that is ahead of the clock, wait until the clock has passed it. If not, run ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s: new ids are less than old ones, and stay apart from them %s.',
+			relid::regclass, attname, generator.id, until)
+	FROM value CROSS JOIN LATERAL snowflake_adopt.attempt(format('SELECT coalesce(to_char(
+		%1$s.snowflake_timestamp(CASE WHEN $1 <= %1$s.snowflake_last_before(''infinity''::timestamptz) THEN $1 END)
+		AT TIME ZONE ''UTC'', ''"until" YYYY-MM-DD''), ''as long as the layout lasts'')', generator.home),
+		CASE WHEN largest > bounds[2] THEN largest END, 'pg_catalog') AS date (until)
+	WHERE largest > bounds[2]
+	UNION ALL
+	SELECT '42501', format('column %s has values that are as large as new snowflake ids', label),
+		format('The largest is %s, and a new id is %s.', largest, generator.new_id),
+		'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance().'
+	FROM value
+	WHERE largest > bounds[1] AND largest <= bounds[2] AND generator.advance IS NULL
 $$;
 
---
--- What is done, and what is only said
---
-
--- Statements that give keys their default, none if they make ids; and others for the
--- sequences that belong to them.
+-- Statements that give keys their default, NULL if they make ids, and others for their sequences.
 CREATE FUNCTION snowflake_adopt.key_statements(keys snowflake_adopt.key[], options snowflake_adopt.options,
 	generator snowflake_adopt.generator)
-RETURNS TABLE (relid oid, attname name, defaults text[], sequences text[]) LANGUAGE SQL STABLE AS $$
+RETURNS TABLE (relid oid, attname name, defaults text, sequences text) LANGUAGE SQL STABLE AS $$
 	WITH present AS MATERIALIZED (
 		SELECT root, name, member.relid, member.attnum, atttypid, expression, expression LIKE 'setval(%' AS keeps_currval,
 			-- a default that makes ids, or has a tag, may stay
@@ -836,30 +636,28 @@ RETURNS TABLE (relid oid, attname name, defaults text[], sequences text[]) LANGU
 		SELECT * FROM snowflake_adopt.sequences(keys)
 	), owned (root, name, statements) AS (
 		-- unless it is to be dropped, keep the sequence for the way back, owned by nothing
-		SELECT relid, attname, array_agg(format(CASE WHEN options.drop_sequence THEN 'DROP SEQUENCE %s' ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END,
-			sequence) ORDER BY sequence)
+		SELECT relid, attname, string_agg(format(CASE WHEN options.drop_sequence THEN 'DROP SEQUENCE %s' ELSE 'ALTER SEQUENCE %s OWNED BY NONE' END,
+			sequence), '; ' ORDER BY sequence)
 		FROM sequence
 		-- but one beside that of the default
 		WHERE deptype = 'a' AND (sequence IN (SELECT used.sequence FROM sequence AS used WHERE used.deptype = 'n')
 			OR (relid, attname) NOT IN (SELECT used.relid, used.attname FROM sequence AS used WHERE used.deptype = 'n'))
 		GROUP BY relid, attname
 	), kept (root, name, sequence, widening) AS (
-		SELECT DISTINCT ON (relid, attname) relid, attname, sequence::text,
-			CASE WHEN seqmax < 9223372036854775807 THEN format('ALTER SEQUENCE %s AS bigint MAXVALUE 9223372036854775807', sequence) END
-		FROM sequence JOIN pg_sequence ON seqrelid = sequence WHERE deptype = 'n' AND options.keep_currval
+		SELECT DISTINCT ON (relid, attname) relid, attname, sequence::text, format('ALTER SEQUENCE %s AS bigint NO MAXVALUE', sequence)
+		FROM sequence WHERE deptype = 'n' AND options.keep_currval
 	)
-	SELECT root, name, CASE WHEN bool_and(makes_ids AND atttypid = 'bigint'::regtype) THEN '{}' ELSE
-			array_remove(array_agg(no_identity ORDER BY relid) || min(widening) || format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
+	SELECT root, name, CASE WHEN NOT bool_and(makes_ids AND atttypid = 'bigint'::regtype) THEN
+			concat_ws('; ', string_agg(no_identity, '; ' ORDER BY relid), min(widening), format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
 				root::regclass, name, CASE WHEN min(sequence) IS NULL THEN generator.id
-					ELSE format('pg_catalog.setval(%L::pg_catalog.regclass, %s)', min(sequence), generator.id) END), NULL) END,
-		CASE WHEN options.keep_currval OR bool_or(keeps_currval) OR bool_and(statements IS NULL) THEN '{}' ELSE min(statements) END
+					ELSE format('pg_catalog.setval(%L::pg_catalog.regclass, %s)', min(sequence), generator.id) END)) END,
+		CASE WHEN NOT (options.keep_currval OR bool_or(keeps_currval)) THEN min(statements) END
 	FROM present LEFT JOIN owned USING (root, name) LEFT JOIN kept USING (root, name)
 	GROUP BY root, name
 $$;
 
--- First all columns are widened, and each table is rewritten once; then keys get their
--- defaults; then sequences go. A step depends only on those before it, and those that were
--- taken are left out.
+-- First all columns are widened, and each table is rewritten once; then keys get their defaults;
+-- then sequences go. A step depends on those before it; what has been done is left out.
 CREATE FUNCTION snowflake_adopt.steps(keys snowflake_adopt.key[], changes snowflake_adopt.change[], options snowflake_adopt.options,
 	generator snowflake_adopt.generator)
 RETURNS SETOF snowflake_adopt.step LANGUAGE SQL STABLE AS $$
@@ -876,20 +674,19 @@ RETURNS SETOF snowflake_adopt.step LANGUAGE SQL STABLE AS $$
 	)
 	SELECT format('rewrite table %s (%s MB)%s: %s', relid::regclass,
 			(SELECT sum(pg_relation_size(member)) / 1048576 FROM snowflake_adopt.trees(ARRAY[relid]))::bigint, names, alter_it),
-		relid, NULL::name, ARRAY[alter_it]
+		relid, NULL::name, alter_it
 	FROM (SELECT relid, format('ALTER TABLE %s %s', relid::regclass,
 			string_agg(format('ALTER COLUMN %I TYPE %s', attname, new_type), ', ' ORDER BY attname))
 		FROM unnest(changes)
 		GROUP BY relid) AS change (relid, alter_it) LEFT JOIN checked USING (relid)
 	UNION ALL
-	SELECT array_to_string(defaults, '; '), relid, attname, defaults FROM statement WHERE defaults <> '{}'
+	SELECT defaults, relid, attname, defaults FROM statement WHERE defaults IS NOT NULL
 	UNION ALL
 	-- once no key uses it
-	SELECT array_to_string(sequences, '; '), relid, NULL, sequences FROM statement WHERE sequences <> '{}'
+	SELECT sequences, relid, NULL, sequences FROM statement WHERE sequences IS NOT NULL
 $$;
 
--- The steps of an adoption, a new id, and the first id that has a time; an error if anything
--- is in the way.
+-- The steps, a new id, and the first id that has a time; an error if anything is in the way.
 CREATE FUNCTION snowflake_adopt.plan(keys snowflake_adopt.key[], options snowflake_adopt.options,
 	OUT steps snowflake_adopt.step[], OUT new_id bigint, OUT first_id bigint) LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
@@ -904,42 +701,43 @@ DECLARE
 	problems snowflake_adopt.problem[] := ARRAY(SELECT p FROM snowflake_adopt.key_problems(keys) AS p);
 	others snowflake_adopt.key[];
 	changes snowflake_adopt.change[];
-	valued record;
+	found snowflake_adopt.value[];
+	greatest_id bigint;
 BEGIN
 	-- what follows needs columns
 	IF NOT options.whole_schema THEN
 		PERFORM snowflake_adopt.fail(problems, options);
 	END IF;
 	others := ARRAY(SELECT o FROM snowflake_adopt.other_columns(options, keys) AS o);
-	changes := ARRAY(SELECT c FROM snowflake_adopt.changes(keys, others, true) AS c ORDER BY relid, attname);
+	changes := ARRAY(SELECT c FROM snowflake_adopt.changes(keys, others) AS c ORDER BY relid, attname);
 	problems := problems ||
-		ARRAY(SELECT p FROM snowflake_adopt.distribution_problems(keys, generator) AS p) ||
 		ARRAY(SELECT p FROM snowflake_adopt.partition_problems(keys, generator.new_id) AS p) ||
 		ARRAY(SELECT p FROM snowflake_adopt.change_problems(label, changes, keys, others, options) AS p) ||
 		ARRAY(SELECT p FROM snowflake_adopt.sequence_problems(keys, options) AS p);
-	SELECT * INTO valued FROM snowflake_adopt.value_problems(
-		ARRAY(SELECT (relid, attname)::snowflake_adopt.key FROM snowflake_adopt.key_statements(keys, options, generator) WHERE defaults <> '{}'),
-		generator, options, false);
-	problems := problems || valued.problems;
+	found := ARRAY(SELECT v FROM snowflake_adopt.greatest_values(
+		ARRAY(SELECT (relid, attname)::snowflake_adopt.key FROM snowflake_adopt.key_statements(keys, options, generator) WHERE defaults IS NOT NULL),
+		generator.new_id, options.callers_path, false) AS v);
+	problems := problems || ARRAY(SELECT p FROM snowflake_adopt.value_problems(found, generator, options.callers_path) AS p);
 	-- only the last thing in the way can be one that only a try finds
 	IF problems = '{}' THEN
 		problems := ARRAY(SELECT p FROM snowflake_adopt.trial_problems(label, changes, options.callers_path) AS p);
 	END IF;
+	greatest_id := (SELECT max(largest) FROM unnest(found));
 	PERFORM snowflake_adopt.fail(problems, options);
+	IF NOT options.dry_run THEN
+		EXECUTE 'SELECT ' || coalesce(generator.advance, 'NULL') USING greatest_id;
+	END IF;
 	new_id := generator.new_id;
 	steps := ARRAY(SELECT s FROM snowflake_adopt.steps(keys, changes, options, generator) AS s);
-	IF valued.greatest_id > 0 THEN
+	IF greatest_id > 0 THEN
 		EXECUTE format('SELECT %1$s.snowflake_first_from(%1$s.snowflake_timestamp($1) + tick) FROM %1$s.snowflake_capacity()', generator.home)
-		INTO first_id USING valued.greatest_id;
+		INTO first_id USING greatest_id;
 	END IF;
 END
 $$;
 
--- Throw the first of the problems of one key, or all of those of a schema.
 CREATE FUNCTION snowflake_adopt.fail(problems snowflake_adopt.problem[], options snowflake_adopt.options)
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-	first CONSTANT snowflake_adopt.problem := problems[1];
 BEGIN
 	IF problems = '{}' THEN
 		RETURN;
@@ -950,7 +748,7 @@ BEGIN
 				FROM unnest(problems) AS problem),
 			HINT = 'Nothing was changed. Remove what is in the way and call snowflake_adopt_all() again, or leave keys out with excluding.';
 	ELSE
-		RAISE EXCEPTION USING ERRCODE = first.code, MESSAGE = first.message, DETAIL = first.detail, HINT = first.hint;
+		RAISE EXCEPTION USING ERRCODE = problems[1].code, MESSAGE = problems[1].message, DETAIL = problems[1].detail, HINT = problems[1].hint;
 	END IF;
 END
 $$;
@@ -973,30 +771,36 @@ $$;
 CREATE FUNCTION snowflake_adopt.take(step snowflake_adopt.step, options snowflake_adopt.options)
 RETURNS void LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
+SET jit = off
+SET quote_all_identifiers = off
 AS $$
 DECLARE
-	statement text;
+	generator CONSTANT snowflake_adopt.generator := snowflake_adopt.find_generator();
+	found snowflake_adopt.value;
 BEGIN
 	PERFORM snowflake_adopt.lock_tables(ARRAY[step.relid], true);
 	IF step.key IS NOT NULL THEN
-		PERFORM snowflake_adopt.fail(problems, options)
-		FROM snowflake_adopt.value_problems(ARRAY[(step.relid, step.key)::snowflake_adopt.key], snowflake_adopt.find_generator(), options, true);
+		found := snowflake_adopt.greatest_values(ARRAY[(step.relid, step.key)::snowflake_adopt.key], generator.new_id, options.callers_path, true);
+		PERFORM snowflake_adopt.fail(ARRAY(SELECT p FROM snowflake_adopt.value_problems(ARRAY[found], generator, options.callers_path) AS p), options);
+		EXECUTE 'SELECT ' || coalesce(generator.advance, 'NULL') USING found.largest;
 	END IF;
 	PERFORM set_config('search_path', options.callers_path, true);
-	FOREACH statement IN ARRAY step.statements LOOP
-		EXECUTE statement;
-	END LOOP;
+	EXECUTE step.statements;
 END
 $$;
 
--- What an adoption leaves alone.
-CREATE FUNCTION snowflake_adopt.left_alone(keys snowflake_adopt.key[], options snowflake_adopt.options)
+-- What an adoption leaves alone (1 to 5), and what it changes besides keys and their types.
+CREATE FUNCTION snowflake_adopt.side_effects(keys snowflake_adopt.key[], options snowflake_adopt.options)
 RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 	WITH reference AS MATERIALIZED (
 		SELECT reference.*, format('%s.%I: %s', relid::regclass, attname, reason) AS line
 		FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference
 		WHERE (options.whole_schema OR refers_to IS NOT NULL) AND (relid, attname) NOT IN (SELECT relid, attname
-			FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*')) WHERE attname IS NOT NULL)
+			FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*')))
+	), key AS MATERIALIZED (
+		SELECT member.*, attidentity, pg_get_expr(adbin, adrelid) AS expression
+		FROM snowflake_adopt.members(keys) AS member JOIN pg_attribute ON attrelid = relid AND pg_attribute.attnum = member.attnum
+			LEFT JOIN pg_attrdef ON adrelid = relid AND adnum = member.attnum
 	)
 	SELECT 1, line FROM reference WHERE NOT is_fixed AND '*' <> ALL (options.widen_columns)
 	UNION ALL
@@ -1007,67 +811,36 @@ RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 	SELECT 3, line FROM snowflake_adopt.integer_functions(options.adopted_schema, keys) AS line
 	UNION ALL
 	SELECT 4, format('%s uses sequence %s', user_name, sequence) FROM snowflake_adopt.sequence_users(keys)
-	UNION
-	-- a function has the name of a sequence in its text
-	SELECT 4, format('function %s names sequence %s', function.oid::regprocedure, sequence)
-	FROM snowflake_adopt.sequences(keys) JOIN pg_class ON pg_class.oid = sequence
-		JOIN snowflake_adopt.users_functions() AS function CROSS JOIN LATERAL regexp_split_to_table(prosrc, E'\\W+') AS word ON word = relname::text
-	WHERE probin IS NULL
 	UNION ALL
-	SELECT CASE WHEN what ~ '^(inherited|type|no unique index)' THEN 5 ELSE 6 END, format('%s.%I: %s', relid::regclass, attname, what)
+	SELECT 5, format('%s.%I: %s', relid::regclass, attname, what)
 	FROM snowflake_adopt.schema_keys(options.adopted_schema)
 	WHERE options.whole_schema AND what <> 'ids'
-$$;
-
--- What changes besides keys and their types.
-CREATE FUNCTION snowflake_adopt.side_effects(keys snowflake_adopt.key[], options snowflake_adopt.options)
-RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
-	WITH key AS MATERIALIZED (
-		SELECT member.*, attidentity, pg_get_expr(adbin, adrelid) AS expression
-		FROM snowflake_adopt.members(keys) AS member JOIN pg_attribute ON attrelid = relid AND pg_attribute.attnum = member.attnum
-			LEFT JOIN pg_attrdef ON adrelid = relid AND adnum = member.attnum
-	)
-	SELECT 7, format('%s: publication %s', altered.relid::regclass, pubname)
+	UNION ALL
+	SELECT 6, format('%s: publication %s', altered.relid::regclass, pubname)
 	FROM snowflake_adopt.altered(ARRAY(SELECT c FROM snowflake_adopt.changes(keys,
-			ARRAY(SELECT o FROM snowflake_adopt.other_columns(options, keys) AS o), true) AS c)) AS altered
+			ARRAY(SELECT o FROM snowflake_adopt.other_columns(options, keys) AS o)) AS c)) AS altered
 		JOIN pg_class ON oid = altered.relid JOIN pg_namespace ON pg_namespace.oid = relnamespace
 		JOIN pg_publication_tables ON schemaname = nspname AND tablename = relname
 	UNION
-	SELECT 8, format('%s.%I', relid::regclass, name) FROM key WHERE attidentity = 'a' AND relid = root
+	SELECT 7, format('%s.%I', relid::regclass, name) FROM key WHERE attidentity = 'a' AND relid = root
 	UNION
-	SELECT 9, format('%s.%I: %s', own.relid::regclass, own.name, own.expression)
+	SELECT 8, format('%s.%I: %s', own.relid::regclass, own.name, own.expression)
 	FROM key AS own JOIN key AS top ON top.relid = own.root AND top.root = own.root AND top.name = own.name
 	WHERE own.expression <> coalesce(top.expression, '')
 	UNION
-	SELECT 10, format('%s: trigger %I', tgrelid::regclass, tgname)
+	SELECT 9, format('%s: trigger %I', tgrelid::regclass, tgname)
 	FROM pg_trigger JOIN pg_proc ON pg_proc.oid = tgfoid
-	-- BEFORE INSERT
-	WHERE tgrelid IN (SELECT relid FROM key) AND NOT tgisinternal AND tgtype & 6 = 6 AND prosrc ~* 'nextval'
+	WHERE tgrelid IN (SELECT relid FROM key) AND NOT tgisinternal AND tgtype & 6 = 6 AND prosrc ~* 'nextval'		-- BEFORE INSERT
 $$;
 
--- Check the call, and give notice of all this.
 CREATE FUNCTION snowflake_adopt.notes(keys snowflake_adopt.key[], options snowflake_adopt.options)
-RETURNS void LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-SET jit = off
-SET quote_all_identifiers = off
-AS $$
+RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	note record;
 BEGIN
-	IF options IS NOT NULL IS FALSE OR array_position(options.widen_columns || options.excluding, NULL) IS NOT NULL
-		OR EXISTS (SELECT FROM unnest(keys) AS key WHERE key IS NOT NULL IS FALSE) THEN
-		RAISE null_value_not_allowed USING MESSAGE = 'arguments of an adoption must not be null';
-	ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
-		RAISE feature_not_supported USING MESSAGE = 'columns can only be adopted at isolation level READ COMMITTED',
-			DETAIL = 'At other levels, changes made by concurrent transactions would not be seen.';
-	ELSIF options.whole_schema AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid = options.adopted_schema) THEN
-		RAISE invalid_schema_name USING MESSAGE = format('schema with OID %s does not exist', options.adopted_schema);
-	END IF;
 	FOR note IN
 		SELECT message, string_agg(line, E'\n' ORDER BY line COLLATE "C") AS lines, hint
-		FROM (SELECT * FROM snowflake_adopt.left_alone(keys, options) UNION ALL SELECT * FROM snowflake_adopt.side_effects(keys, options)) AS found
-			JOIN (VALUES
+		FROM snowflake_adopt.side_effects(keys, options) JOIN (VALUES
 			(1, 'columns without a foreign key that seem to refer to keys stay too narrow for snowflake ids',
 				'Set widen_columns to those that do, or to ''{*}'' for all of them.'),
 			(2, 'integers in other types and in foreign tables that seem to refer to keys have to be changed by hand',
@@ -1075,14 +848,12 @@ BEGIN
 			(3, 'functions with integers that seem to be ids have to be changed by hand', 'A new id is out of range there.'),
 			(4, 'sequences of adopted keys are used elsewhere',
 				'What calls nextval() there makes other numbers. Without keep_currval, currval() and lastval() fail.'),
-			(5, 'columns that get their values from a sequence, but are no integer keys, are left alone',
-				'Keys are of type smallint, integer or bigint, have a unique index, and belong to the topmost table.'),
-			(6, 'keys that get their values otherwise are left alone', 'Call snowflake_adopt() for those that are to make ids.'),
-			(7, 'published tables are widened',
+			(5, 'columns that are no keys of type serial or identity are left alone', 'Call snowflake_adopt() for those that are to make ids.'),
+			(6, 'published tables are widened',
 				'Widen the columns of subscribers first: otherwise they fail, and their slots hold back WAL here. Foreign tables and other copies of these have to follow, too.'),
-			(8, 'columns are no longer GENERATED ALWAYS', 'Values that an INSERT gives are used, also with OVERRIDING USER VALUE.'),
-			(9, 'defaults of partitions and other children are replaced', 'They make snowflake ids, too.'),
-			(10, 'triggers that call nextval() before an INSERT stay', 'Drop them if they set the key.')
+			(7, 'columns are no longer GENERATED ALWAYS', 'Values that an INSERT gives are used, also with OVERRIDING USER VALUE.'),
+			(8, 'defaults of partitions and other children are replaced', 'They make snowflake ids, too.'),
+			(9, 'triggers that call nextval() before an INSERT stay', 'Drop them if they set the key.')
 		) AS kind (number, message, hint) USING (number)
 		GROUP BY number, message, hint
 		ORDER BY number
@@ -1092,15 +863,12 @@ BEGIN
 END
 $$;
 
--- Give notice of the steps, of their locks if they are one transaction, and of the new ids.
 CREATE FUNCTION snowflake_adopt.report(steps snowflake_adopt.step[], new_id bigint, first_id bigint, options snowflake_adopt.options, in_block boolean)
-RETURNS void LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $$
+RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
 	locks bigint;
-	room CONSTANT bigint := (SELECT sum(setting::bigint) FROM pg_settings WHERE name IN ('max_connections', 'autovacuum_max_workers',
-		'max_worker_processes', 'max_wal_senders', 'max_prepared_transactions')) * current_setting('max_locks_per_transaction')::bigint;
+	room CONSTANT bigint := current_setting('max_locks_per_transaction')::bigint *
+		(current_setting('max_connections')::bigint + current_setting('max_prepared_transactions')::bigint);
 BEGIN
 	FOR i IN 1 .. cardinality(steps) LOOP
 		RAISE NOTICE 'step %: %', i, steps[i].announcement;
@@ -1108,7 +876,7 @@ BEGIN
 	-- counted on PostgreSQL 15: for tables, TOAST tables, indexes, constraints, and their copies
 	WITH rewritten (relid) AS MATERIALIZED (
 		SELECT DISTINCT member FROM snowflake_adopt.trees(ARRAY(SELECT relid FROM unnest(steps)
-			WHERE key IS NULL AND statements[1] LIKE 'ALTER TABLE%'))
+			WHERE key IS NULL AND statements LIKE 'ALTER TABLE%'))
 	)
 	SELECT 7 * (SELECT count(key) FROM unnest(steps)) + 20 * (SELECT count(*) FROM rewritten) +
 		(SELECT count(*) FROM pg_index JOIN rewritten ON indrelid = relid) +
@@ -1131,11 +899,46 @@ BEGIN
 END
 $$;
 
-CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name,
-	widen_references boolean DEFAULT false,
-	dry_run boolean DEFAULT false,
-	drop_sequence boolean DEFAULT false,
-	widen_columns text[] DEFAULT '{}',
+-- Check the call, and say what it does.  Returns the steps, none of a dry run.
+CREATE FUNCTION snowflake_adopt.prepare(keys snowflake_adopt.key[], options snowflake_adopt.options, in_block boolean)
+RETURNS snowflake_adopt.step[] LANGUAGE plpgsql
+SET search_path = pg_catalog, pg_temp
+SET jit = off
+SET quote_all_identifiers = off
+AS $$
+#variable_conflict use_column
+DECLARE
+	planned record;
+BEGIN
+	IF options IS NOT NULL IS FALSE OR in_block IS NULL OR array_position(options.widen_columns || options.excluding, NULL) IS NOT NULL
+		OR EXISTS (SELECT FROM unnest(keys) AS key WHERE key IS NOT NULL IS FALSE) THEN
+		RAISE null_value_not_allowed USING MESSAGE = 'arguments of an adoption must not be null';
+	ELSIF current_setting('transaction_isolation') <> 'read committed' THEN
+		RAISE feature_not_supported USING MESSAGE = 'columns can only be adopted at isolation level READ COMMITTED',
+			DETAIL = 'At other levels, changes made by concurrent transactions would not be seen.';
+	ELSIF options.whole_schema AND NOT EXISTS (SELECT FROM pg_namespace WHERE oid = options.adopted_schema) THEN
+		RAISE invalid_schema_name USING MESSAGE = format('schema with OID %s does not exist', options.adopted_schema);
+	END IF;
+	IF options.whole_schema THEN
+		keys := ARRAY(SELECT (relid, attname)::snowflake_adopt.key FROM snowflake_adopt.schema_keys(options.adopted_schema)
+			WHERE what = 'ids' AND (relid, attname) NOT IN (SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding))
+			ORDER BY relid, attname);
+	END IF;
+	PERFORM snowflake_adopt.notes(keys, options);
+	planned := snowflake_adopt.plan(keys, options);
+	IF planned.steps <> '{}' THEN
+		PERFORM snowflake_adopt.report(planned.steps, planned.new_id, planned.first_id, options, in_block);
+	ELSIF options.whole_schema THEN
+		RAISE NOTICE 'schema % has no keys of type serial or identity, skipping', options.adopted_schema::regnamespace;
+	ELSE
+		RAISE NOTICE 'column %.% already makes snowflake ids, skipping', keys[1].relid::regclass, quote_ident(keys[1].attname);
+	END IF;
+	RETURN CASE WHEN options.dry_run THEN '{}' ELSE planned.steps END;
+END
+$$;
+
+CREATE PROCEDURE snowflake_adopt(adopted regclass, column_name name, widen_references boolean DEFAULT false,
+	dry_run boolean DEFAULT false, drop_sequence boolean DEFAULT false, widen_columns text[] DEFAULT '{}',
 	keep_currval boolean DEFAULT false)
 LANGUAGE plpgsql
 AS $$
@@ -1145,86 +948,41 @@ DECLARE
 		coalesce((SELECT relnamespace FROM pg_catalog.pg_class WHERE oid OPERATOR(pg_catalog.=) adopted), adopted::pg_catalog.oid),
 		false, dry_run, widen_references, drop_sequence, keep_currval, widen_columns, '{}', pg_catalog.current_setting('search_path'));
 	name CONSTANT pg_catalog.text := adopted;
-	planned pg_catalog.record;
+	steps CONSTANT snowflake_adopt.step[] := snowflake_adopt.prepare(keys, options, true);
 	step snowflake_adopt.step;
 BEGIN
-	PERFORM snowflake_adopt.notes(keys, options);
-	planned := snowflake_adopt.plan(keys, options);
-	IF planned.steps OPERATOR(pg_catalog.=) '{}' THEN
-		RAISE NOTICE 'column %.% already makes snowflake ids, skipping', adopted, pg_catalog.quote_ident(column_name);
-		RETURN;
+	IF steps OPERATOR(pg_catalog.<>) '{}' THEN
+		-- from here on nobody else can change the tables, or add or drop a foreign key
+		PERFORM snowflake_adopt.lock_tables(ARRAY(SELECT relid FROM pg_catalog.unnest(steps)), name OPERATOR(pg_catalog.=) adopted::pg_catalog.text);
+		FOREACH step IN ARRAY (snowflake_adopt.plan(keys, options)).steps LOOP
+			PERFORM snowflake_adopt.take(step, options);
+		END LOOP;
 	END IF;
-	PERFORM snowflake_adopt.report(planned.steps, planned.new_id, planned.first_id, options, true);
-	IF dry_run THEN
-		RETURN;
-	END IF;
-	-- from here on nobody else can change the tables, or add or drop a foreign key
-	PERFORM snowflake_adopt.lock_tables(ARRAY(SELECT relid FROM pg_catalog.unnest(planned.steps)), name OPERATOR(pg_catalog.=) adopted::pg_catalog.text);
-	planned := snowflake_adopt.plan(keys, options);
-	FOREACH step IN ARRAY planned.steps LOOP
-		PERFORM snowflake_adopt.take(step, options);
-	END LOOP;
 END
 $$;
 
 COMMENT ON PROCEDURE snowflake_adopt(regclass, name, boolean, boolean, boolean, text[], boolean) IS
 'make a serial, identity or plain integer column a bigint whose default is snowflake_id(); widen_references: also widen the columns that refer to it; dry_run: only say what would be done; drop_sequence: drop the sequence of a serial instead of keeping it; widen_columns: also widen these, ''{*}'' for all that seem to refer to it; keep_currval: set the sequence to each new id, for programs that call currval()';
 
-CREATE FUNCTION snowflake_adopt.keys_of(options snowflake_adopt.options)
-RETURNS snowflake_adopt.key[] LANGUAGE SQL STABLE
-SET search_path = pg_catalog, pg_temp
-SET jit = off
-SET quote_all_identifiers = off
-AS $$
-	SELECT ARRAY(SELECT (key.relid, key.attname)::snowflake_adopt.key
-		FROM snowflake_adopt.schema_keys(options.adopted_schema) AS key
-		WHERE what = 'ids' AND (key.relid, key.attname) NOT IN (SELECT relid, attname FROM snowflake_adopt.excluded_columns(options))
-		ORDER BY key.relid, key.attname)
-$$;
-
 -- Each step is a transaction.  A procedure that had settings of its own could not commit.
-CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace,
-	dry_run boolean DEFAULT false,
-	drop_sequence boolean DEFAULT false,
-	excluding text[] DEFAULT '{}',
-	widen_columns text[] DEFAULT '{}',
-	keep_currval boolean DEFAULT false,
-	in_one_transaction boolean DEFAULT false)
+CREATE PROCEDURE snowflake_adopt_all(adopted_schema regnamespace, dry_run boolean DEFAULT false,
+	drop_sequence boolean DEFAULT false, excluding text[] DEFAULT '{}', widen_columns text[] DEFAULT '{}',
+	keep_currval boolean DEFAULT false, in_one_transaction boolean DEFAULT false)
 LANGUAGE plpgsql
 AS $$
 DECLARE
 	options CONSTANT snowflake_adopt.options := ROW(adopted_schema, true, dry_run, true, drop_sequence, keep_currval,
 		widen_columns, excluding, pg_catalog.current_setting('search_path'));
-	keys snowflake_adopt.key[];
-	planned pg_catalog.record;
-	step snowflake_adopt.step;
-	number pg_catalog.int4 := 0;
+	steps CONSTANT snowflake_adopt.step[] := snowflake_adopt.prepare('{}', options, in_one_transaction);
 	started pg_catalog.timestamptz;
 BEGIN
-	IF excluding IS NOT NULL AND in_one_transaction IS NOT NULL THEN
-		keys := snowflake_adopt.keys_of(options);
-	END IF;
-	PERFORM snowflake_adopt.notes(keys, options);
-	planned := snowflake_adopt.plan(keys, options);
-	IF planned.steps OPERATOR(pg_catalog.=) '{}' THEN
-		RAISE NOTICE 'schema % has no keys of type serial or identity, skipping', adopted_schema;
-		RETURN;
-	END IF;
-	RAISE NOTICE 'keys of schema % will be adopted in %', adopted_schema,
-		CASE WHEN in_one_transaction THEN 'one transaction' ELSE 'one transaction for each step' END
-		USING DETAIL = 'Each step locks its table in ACCESS EXCLUSIVE mode, and those whose foreign keys it checks again.';
-	PERFORM snowflake_adopt.report(planned.steps, planned.new_id, planned.first_id, options, in_one_transaction);
-	IF dry_run THEN
-		RETURN;
-	END IF;
-	FOREACH step IN ARRAY planned.steps LOOP
+	FOR number IN 1 .. pg_catalog.cardinality(steps) LOOP
 		-- release the locks of the plan, and of the step before; in a transaction block, this fails
 		IF NOT in_one_transaction THEN
 			COMMIT;
 		END IF;
 		started := pg_catalog.clock_timestamp();
-		PERFORM snowflake_adopt.take(step, options);
-		number := number OPERATOR(pg_catalog.+) 1;
+		PERFORM snowflake_adopt.take(steps[number], options);
 		RAISE NOTICE 'step % took % s', number,
 			pg_catalog.round(extract(epoch FROM pg_catalog.clock_timestamp() OPERATOR(pg_catalog.-) started), 3);
 	END LOOP;

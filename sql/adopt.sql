@@ -688,7 +688,7 @@ CREATE DOMAIN two_levels AS one_level;
 CREATE TABLE domains (narrow_id two_levels);
 CREATE SEQUENCE counter OWNED BY narrow.id;
 SET client_min_messages = notice;
-CALL snowflake_adopt_all('hostile', widen_columns => '{domains.narrow_id}', excluding => '{hostile.base}', drop_sequence => true, dry_run => true);
+CALL snowflake_adopt_all('hostile', widen_columns => '{domains.narrow_id}', excluding => '{base}', drop_sequence => true, dry_run => true);
 DROP SCHEMA hostile CASCADE;
 RESET search_path;
 
@@ -753,7 +753,7 @@ INSERT INTO fixed.lists VALUES ('{1,2}');
 CREATE TABLE fixed.limited (id serial PRIMARY KEY CHECK (id < 1000000), x int, CHECK (id > 0), CHECK (id > x));
 CALL snowflake_adopt('fixed.limited', 'id');
 SET client_min_messages = warning;
-CALL snowflake_adopt_all('fixed', widen_columns => '{lists.row_ids}', excluding => '{fixed.limited,fixed.inlined}');
+CALL snowflake_adopt_all('fixed', widen_columns => '{lists.row_ids}', excluding => '{limited,inlined}');
 RESET client_min_messages;
 SELECT pg_typeof(row_ids), row_ids FROM fixed.lists;
 CALL snowflake_adopt_all(1, dry_run => true);

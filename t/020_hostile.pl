@@ -8,6 +8,7 @@ use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $scripts = join '', map { slurp_file($_) } 'snowflake--1.0.sql', 'registry/snowflake_registry--1.0.sql',
+  'adopt/snowflake_adopt--1.0.sql',
   'sql-only/snowflake_sql--1.0.sql';
 
 # All words of the scripts; the catalogs tell which of them are functions and types.
@@ -254,13 +255,11 @@ sql([ $node, $database ], 'CREATE EXTENSION snowflake_adopt');
 is( functions_of('snowflake_adopt'),
 	join(
 		' ',
-		sort
-		  qw(altered base_type candidates change_problems changes dependents distribution_problems excluded_columns fail find_generator fixed_columns
-		  integer_functions key_problems key_statements keys_of left_alone likely_references lock_tables members
-		  named_columns names_of_rows notes other_columns partition_problems plan report schema_keys sequence_problems sequence_users
-		  sequences
-		  side_effects snake_case snowflake_adopt snowflake_adopt_all steps suffixes take trees trial_problems
-		  users_functions users_schemas users_tables value_problems)),
+		sort qw(altered attempt change_problems changes dependents fail find_generator fixed_columns greatest_values
+		  integer_functions integer_types is_users key_problems key_statements likely_references lock_tables members
+		  named_columns notes other_columns partition_problems plan prepare report schema_keys sequence_problems
+		  sequence_users sequences side_effects snowflake_adopt snowflake_adopt_all steps suffixes take trees
+		  trial_problems value_problems)),
 	'and of the one that converts tables');
 
 sql([ $node, $database ], $tables);
