@@ -213,9 +213,11 @@ id_clock(const Disk *disk)
 	int64		slow = reference - reference / 8;
 	int64		ids = PG_INT64_MIN / 2;
 
+	/* even before a clock was believed */
+	if (memory_exists)
+		ids = Max(ids, (int64) state->clock.pace.value + slow);
 	if (memory_exists && state->clock.started)
-		ids = Max(reference + state->clock.offset,
-				  (int64) state->clock.pace.value + slow);
+		ids = Max(ids, reference + state->clock.offset);
 	/* under the lock, it is about to be changed by what was read before */
 	if (memory_exists && state->clock.started &&
 		!LWLockIsExclusive(&state->lock))
@@ -266,9 +268,13 @@ check_honesty(int64 id, uint64 tick)
 	highest_since = believable();
 	was_set_back = false;
 
-	/* below the limit, the clock is followed unchecked */
-	wall = Min(envelope + Max(2 * USECS_PER_SEC, world_layout->tick),
-			   at_offset_0 + me->wall_since);
+	/*
+	 * Below the limit, the clock is followed unchecked, as far as ids have
+	 * been.
+	 */
+	wall = Max(envelope, LayoutTickToTime(world_layout, me->furthest)) +
+		Max(2 * USECS_PER_SEC, world_layout->tick);
+	wall = Min(wall, at_offset_0 + me->wall_since);
 	/* two clocks are not read at once */
 	if (ahead >= 0 && instant > Max(envelope, wall) + ahead + 20000)
 		PromiseBroken("id " INT64_FORMAT " is ahead of the id clock by " INT64_FORMAT " us", id, instant - envelope);

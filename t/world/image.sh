@@ -88,7 +88,7 @@ as_user make -C "$work/source" PG_CONFIG="$bindir/pg_config" TAP_TESTS= installc
 	passed=yes || passed=no
 [ "$passed" = yes ] || { tail -n 20 "$work/tests.log"; head -n 60 "$work/source/regression.diffs"; } | sed 's/^/# /'
 check "the SQL tests pass" "$passed" = yes
-check "all of the SQL tests run" "$(grep -cE '^ok [0-9]+ ' "$work/tests.log")" -eq "$(make --silent PG_CONFIG="$bindir/pg_config" print-REGRESS | wc -w)"
+check "all of the SQL tests run" "$(grep -cE '^ok [0-9]+ ' "$work/tests.log")" -eq "$(make --silent PG_CONFIG="$bindir/pg_config" print-REGRESS print-ISOLATION | wc -w)"
 
 # The settings of the manifests
 query 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake'
