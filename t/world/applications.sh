@@ -10,7 +10,7 @@ cd "$(dirname "$0")/../.."
 . script/lib.sh
 . t/world/schemas/convert.sh
 
-[ $# -gt 0 ] || set -- django redmine unleash
+[ $# -gt 0 ] || set -- django redmine unleash directus
 [ "$(id -u)" -eq 0 ] || die "needs root"
 # JavaScript holds the ids of this layout
 start_throwaway_server <<'END'
@@ -65,21 +65,42 @@ use_unleash()
 	node "$programs/unleash.mjs" "$throwaway/node/node_modules" "$1"
 }
 
+# Native modules come built, but for one that runs scripts of users, which nobody calls here.
+install_directus()
+{
+	local isolated=$throwaway/node/node_modules/isolated-vm/out
+
+	need_node_pg --ignore-scripts directus@10
+	mkdir "$isolated"
+	echo 'module.exports = {}' >"$isolated/isolated_vm.js"
+	node "$throwaway/node/node_modules/directus/cli.js" bootstrap
+}
+
+use_directus()
+{
+	node "$programs/directus.mjs" "$throwaway/node/node_modules" "$1"
+}
+
 # What each prints after it was used once, and twice; and keys that stay.
 declare -A once=(
 	[django]='11 users, 1 groups, 10 members'
 	[redmine]='10 issues, 2 projects, 2 comments, 1 relations'
 	[unleash]='5 features, 5 with strategies'
+	[directus]='10 articles, 10 comments'
 ) twice=(
 	[django]='21 users, 2 groups, 20 members'
 	[redmine]='20 issues, 4 projects, 2 comments, 1 relations'
 	[unleash]='10 features, 10 with strategies'
+	[directus]='20 articles, 20 comments'
 ) excluding=([unleash]=users)
 
 check_application()
 {
 	local name=$1 out
 	local -x PGDATABASE=$1 PGUSER=keeper
+	# those of Directus
+	local -x DB_CLIENT=pg DB_HOST=$PGHOST DB_PORT=${PGPORT:-5432} DB_DATABASE=$1 DB_USER=keeper DB_PASSWORD=none
+	local -x KEY=none SECRET=none ADMIN_EMAIL=keeper@example.com ADMIN_PASSWORD=none TELEMETRY=false
 
 	PGUSER=postgres createdb --maintenance-db=postgres --owner=keeper "$name"
 	attempt "install_$name" >"$name.log" 2>&1
