@@ -570,27 +570,6 @@ start_exporter()
 	exporter=$!
 }
 
-# Run a command or a function of the caller while the event trigger of the guide is there.
-# Uses the caller's query().
-with_event_trigger()
-{
-	PGUSER=postgres query "$(cat "$root/doc/convert/new_keys.sql")"
-	"$@"
-	PGUSER=postgres query 'SET client_min_messages = warning; DROP FUNCTION public.adopt_new_keys() CASCADE'
-}
-
-# Have a tool create the table "baskets" with its own kind of bigint key, and insert a row,
-# and check that the event trigger has changed that key.  Uses the caller's query() and
-# $tool.
-check_new_keys()
-{
-	with_event_trigger "$@" >"$throwaway/new_keys.log" 2>&1 || sed 's/^/# /' "$throwaway/new_keys.log"
-	# shellcheck disable=SC2154
-	check "$tool: the event trigger gives new keys the default" "$(query "
-		SELECT count(*) FROM baskets, pg_attrdef WHERE id > 2 ^ 62
-			AND adrelid = 'baskets'::regclass AND pg_get_expr(adbin, adrelid) = 'snowflake_id()'")" = 1
-}
-
 # Print the arguments, starting with another one in each round.  The caller counts rounds
 # in "round".
 rotated()

@@ -272,8 +272,8 @@ check_honesty(int64 id, uint64 tick)
 	 * Below the limit, the clock is followed unchecked, as far as ids have
 	 * been.
 	 */
-	wall = Max(envelope, LayoutTickToTime(world_layout, me->furthest)) +
-		Max(2 * USECS_PER_SEC, world_layout->tick);
+	wall = LayoutTickToTime(world_layout, me->furthest);
+	wall = Max(envelope, wall) + Max(2 * USECS_PER_SEC, world_layout->tick);
 	wall = Min(wall, at_offset_0 + me->wall_since);
 	/* two clocks are not read at once */
 	if (ahead >= 0 && instant > Max(envelope, wall) + ahead + 20000)

@@ -685,12 +685,14 @@ WorldMustGiveIds(void)
 {
 	const Disk *disk = &databases[me->database].disk;
 	int64		bound = Max(disk->value, disk->guard.bound);
+	TimestampTz world_ends =
+	LayoutTickInstant(world_layout, world_layout->last_tick);
 
 	return at_rest && step > last_step / 10 * 9 && me->began > rested_at &&
 		me->configuration == configuration &&
 		LaneIdsPerSecond(world_layout) / LaneCount(world_layout) >= 8000 &&
-		WallClock() + USECS_PER_MINUTE <
-		LayoutTickInstant(world_layout, world_layout->last_tick) &&
+		WallClock() + USECS_PER_MINUTE < world_ends &&
+		me->ids_began + USECS_PER_MINUTE < world_ends &&
 		(bound >> world_layout->shift[FIELD_TIME]) < world_layout->last_tick &&
 		OidIsValid(disk->extension) && !plan.transact && !plan.crowded;
 }

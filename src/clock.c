@@ -24,9 +24,9 @@
  *
  * So a machine that boots years behind can be set right.  Before the first
  * look, the offset of the start counts as the highest one, but is not
- * believed.  The postmaster keeps it, and that of the last checkpoint before
- * it, across crashes.  If the library is not preloaded, the first look is the
- * start.
+ * believed; from then on it is, if that look is in doubt.  The postmaster
+ * keeps it, and that of the last checkpoint before it, across crashes.  If the
+ * library is not preloaded, the first look is the start.
  *
  * Ids follow the id clock:
  *
@@ -326,9 +326,11 @@ clock_judge(ClockState *clock, ClockReading *reading)
 			clock_raise_ids(clock, reference + clock->offset, reference);
 		clock->highest = Max(clock->highest, used);
 		clock->offset = used;
-		clock->started = true;
 		clock->doubted = false;
 	}
+	/* what is used, even while the first look is in doubt, is believed */
+	if (!reading->refused)
+		clock->started = true;
 	reading->reference = reference;
 	reading->wall = wall;
 	reading->time = reference + (reading->refused ? clock->offset : used);

@@ -52,7 +52,7 @@ typedef struct DatabaseSlot
 typedef struct ClockState
 {
 	bool		noted;			/* the two offsets of the start are set */
-	bool		started;		/* an offset was believed */
+	bool		started;		/* an offset is believed */
 	bool		doubted;
 	/* the one believed last or, at first, that of the server's start */
 	int64		offset;

@@ -55,7 +55,7 @@ def in_new_database(name)
   config = { adapter: "postgresql", database: name }
   connection.execute("CREATE DATABASE #{name}")
   ActiveRecord::Base.establish_connection(config)
-  yield ActiveRecord::DatabaseConfigurations::HashConfig.new("test", "primary", config)
+  yield
 ensure
   ActiveRecord::Base.establish_connection(adapter: "postgresql")
 end
@@ -63,27 +63,6 @@ end
 in_new_database("rails_2") do
   eval(schema)
   check "db:schema:load works in another database", dump == schema && new_id > before
-end
-
-in_new_database("rails_5") do
-  connection.create_schema("snowflake_internal")
-  check "a schema.rb with more cannot be loaded", error { connection.enable_extension("snowflake") }
-end
-
-# structure.sql
-def structure(config, file)
-  ActiveRecord::Tasks::PostgreSQLDatabaseTasks.new(config).structure_dump(file, [])
-  # each file has a random key
-  File.read(file).gsub(/^\\(un)?restrict .*/, "")
-end
-
-here = ActiveRecord::DatabaseConfigurations::HashConfig.new("test", "primary", adapter: "postgresql", database: ENV["PGDATABASE"])
-sql = structure(here, "structure.sql")
-check "structure.sql has the default and the extension",
-  sql.include?("DEFAULT public.snowflake_id() NOT NULL") && sql.include?("CREATE EXTENSION IF NOT EXISTS snowflake")
-in_new_database("rails_3") do |config|
-  ActiveRecord::Tasks::PostgreSQLDatabaseTasks.new(config).structure_load("structure.sql", [])
-  check "structure.sql loads in another database", structure(config, "again.sql") == sql && new_id > before
 end
 
 # fixtures and sequences: Rails takes "nextval" in the name of the function for a
@@ -131,7 +110,7 @@ in_new_database("rails_4") do
   connection.raw_connection.set_notice_processor { |notice| notices << notice }
   ActiveRecord::MigrationContext.new("migrations").up
   check "the migration converts all keys", column_default("teas") == "snowflake_id()" && column_default("cups") == "snowflake_id()"
-  check "with a transaction for each step", notices.grep(/one transaction for each step/).size == 1
+  check "and reports each step", notices.grep(/step 1 took/).size == 1
   Tea.reset_column_information
   Cup.reset_column_information
   check "and the models stay as they are", Cup.first.tea == Tea.first && Tea.first.id == 1 && Tea.create!(name: "black").cups.create!.tea_id > before
