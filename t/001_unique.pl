@@ -1,8 +1,6 @@
 # No id is made twice: by many sessions on few lanes, parallel plans, sessions that come
 # and go.  The simulator has several databases, too.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use Cwd qw(abs_path);
 use SnowflakeTest;
 

@@ -2,8 +2,6 @@
 # other sessions do.  With one lane, ids increase across all sessions.  The simulator has
 # all orders of events; this shows on real servers that the pieces fit.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 # Sessions take bursts of ids at random times, in layouts so narrow that they keep

@@ -1,7 +1,5 @@
 # Ids when the clock is stepped, and calls that wait for the clock.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 # Wait until a call in a background session waits for the clock.

@@ -1,8 +1,6 @@
 # Settings that cannot be used, set where they must not be, or changed under a running
 # server; a library of another version; and too little shared memory.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use Cwd qw(abs_path);
 use SnowflakeTest;
 

@@ -3,8 +3,6 @@
 # clock of the new server passes the same ticks again, and even if a dump loaded into a
 # database in use sets the mark back.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use List::Util qw(max);
 use SnowflakeTest;
 

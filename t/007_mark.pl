@@ -1,8 +1,6 @@
 # The durable mark: its cost, the first ids after a start, and changes to the sequence and the
 # guard that hold it.  The simulator has all orders of events.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $last_value = 'SELECT last_value FROM snowflake_internal.mark';

@@ -5,8 +5,6 @@
 #
 # SNOWFLAKE_CRASH_ROUNDS sets the number of rounds (default 6).
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $rounds = $ENV{SNOWFLAKE_CRASH_ROUNDS} // 6;

@@ -5,8 +5,6 @@
 # The standby passes through clock ticks of the primary, with the same worker id on the same
 # two lanes.  All ids count that clients have seen, committed or not.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use List::Util qw(max min);
 use SnowflakeTest;
 

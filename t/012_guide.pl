@@ -3,8 +3,6 @@
 # on lines of their own, indented by four blanks, are all of its rows.  "ERROR" and an
 # SQLSTATE mean that it fails with that.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $node = new_server('guide', TimeZone => 'UTC', preload => 1);

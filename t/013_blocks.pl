@@ -1,8 +1,6 @@
 # Blocks of ids: how many a call gets, and in which layouts.  That an id of a block is made
 # only once is seen in 008.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 # A millisecond has 16 ids.  max_ahead and max_wait bound what one call may have.

@@ -1,8 +1,6 @@
 # Masking is FF1, and a permutation.  All 2^63 numbers cannot be tested, but those of a build
 # with 15 bits can.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $node;

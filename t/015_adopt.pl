@@ -1,8 +1,6 @@
 # Adopting all keys of a schema goes step by step: the steps before an interruption stand,
 # and the next call does the rest.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $node = new_server('adopt', client_min_messages => 'warning');

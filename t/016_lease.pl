@@ -1,8 +1,6 @@
 # Worker ids that are leased from a registry: how a server behaves without a lease, and
 # that all ids are within a lease, whatever the registry does.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use IO::Socket::INET;
 use SnowflakeTest;
 

@@ -1,8 +1,6 @@
 # Worker ids that the operator assigns: in postgresql.conf, and through the entry point
 # of a container.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use Cwd qw(abs_path);
 use SnowflakeTest;
 

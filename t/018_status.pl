@@ -1,7 +1,5 @@
 # snowflake_status() and snowflake_stat() in various situations.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use POSIX qw(strftime);
 use SnowflakeTest;
 

@@ -3,8 +3,6 @@
 # extensions.  That the comparison finds differences is tried with a version 99.0 that
 # introduces some.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use Cwd qw(abs_path);
 use SnowflakeTest;
 

@@ -3,8 +3,6 @@
 # that are not written in C.  Nothing planted may run.  Another role creates in advance
 # what an extension is about to create.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $scripts = join '', map { slurp_file($_) } 'snowflake--1.0.sql', 'registry/snowflake_registry--1.0.sql',

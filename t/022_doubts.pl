@@ -2,8 +2,6 @@
 # real servers that the pieces fit: at the first id, after a crash and a promotion, with a
 # leased worker id.  And what is said about it.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $hour = 3600;

@@ -1,7 +1,5 @@
 # Users of one database must not use up the ids of another one, or move them ahead.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 # Six clients take blocks as large as possible, without waiting.  In another database a

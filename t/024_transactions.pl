@@ -1,8 +1,6 @@
 # Mark and guard in transactions: created again and rolled back, the extension created
 # or dropped, and other attacks on the guard.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 # Have a parallel worker run a statement.

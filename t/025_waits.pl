@@ -1,7 +1,5 @@
 # Waiting for the mark: for synchronous standbys, and for the session that moves it.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my %replicates = (wal_level => 'replica', max_wal_senders => 5);

@@ -2,8 +2,6 @@
 # extension, and with ids that are unique with 32 clients, stepped clocks, a crash, a
 # dump, a leased worker id, and a move to the extension.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use Cwd   qw(abs_path);
 use POSIX ();
 use SnowflakeTest;

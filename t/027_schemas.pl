@@ -2,8 +2,6 @@
 # completely, and no id is made twice, even if the clock is set back in between and the
 # server crashes.  All of it is done by an owner of the database who is not a superuser.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 # Create a server with the owner, on which all ids are in one order.

@@ -2,8 +2,6 @@
 # the default of snowflake ids: the keys that it adopts, those that it leaves alone, and
 # malicious roles.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $node = new_server('new_tables');

@@ -1,7 +1,5 @@
 # What functions do does not depend on the settings of the session that calls them.
 
-use FindBin;
-use lib $FindBin::RealBin;
 use SnowflakeTest;
 
 my $node = new_server('settings');

@@ -60,15 +60,6 @@ check_client psycopg /usr/bin/python3 "$clients/psycopg3.py"
 check_client Node.js node "$clients/node.js"
 jdbc=(java -cp /usr/share/java/postgresql.jar)
 check_client JDBC "${jdbc[@]}" "$clients/Jdbc.java"
-# Without the parameter, the driver prepares a statement that is executed often, under a
-# name that the next client takes, too.
-sed 's/?prepareThreshold=0//; s/insert.executeUpdate();/for (int i = 0; i < 10; i++) &/' "$clients/Jdbc.java" >Jdbc.java
-for client in first second; do
-	query 'DROP TABLE parcels, orders' >/dev/null
-	"${jdbc[@]}" Jdbc.java >"$client.log" 2>&1 || true
-done
-check "JDBC without prepareThreshold=0: the second client fails" \
-	"$(grep --count 'prepared statement "S_1" already exists' first.log second.log | xargs)" = 'first.log:0 second.log:1'
 export PGPORT=$port
 
 # Blocks: several callers at once, in two processes, while psql makes ids

@@ -3,8 +3,6 @@
 # of its session; meanwhile clients continue, and the next run continues where the last
 # one stopped.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 my $node = new_server('convert');

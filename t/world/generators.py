@@ -115,6 +115,10 @@ class Program:
             return error.args[0]
         return ""
 
+    def goes_on(self):
+        """Wait until it makes ids; False if it does not for a while."""
+        return any(not self.fails("next", 1) or time.sleep(0.2) for _ in range(125))
+
     def write(self, threads, number):
         speed = self.do("write", threads, number, f"ids.{self.process.pid}")[0]
         return speed, numpy.fromfile(f"ids.{self.process.pid}", dtype=">i8")
@@ -163,7 +167,7 @@ def try_blocks():
     program.do("blocks", 1000, 60000)
     ids = program.next(600)
     time.sleep(0.5)    # the next block is fetched
-    server("stop", "--mode=fast")
+    server("stop", "--mode=immediate")
     try:
         program.do("next", 10000)
     except Failed as error:
@@ -186,11 +190,7 @@ def try_blocks():
     errors = cut_off.fails("next", 10000)
     check("to the end of the block, and then fail", "no snowflake ids" in errors and time.time() - begin < 25, errors)
     network.up.set()
-    for tries in range(50):
-        if not cut_off.fails("next", 1):
-            break
-        time.sleep(0.5)
-    check("and go on with the network", tries < 49 and distinct(ids, cut_off.next(5000)))
+    check("and go on with the network", cut_off.goes_on() and distinct(ids, cut_off.next(5000)))
     network.break_silently()
     cut_off.fails("next", 2000)
     for tries in range(5):
@@ -278,11 +278,7 @@ def try_lease():
     time.sleep(10)
     check("until the lease ends", "has ended" in program.fails("next", 1))
     server("start")
-    for tries in range(50):
-        if not program.fails("next", 1):
-            break
-        time.sleep(0.2)
-    check("and again when the registry is back", tries < 49)
+    check("and again when the registry is back", program.goes_on())
 
     last = program.next()[0]
     program.do("close")
@@ -304,12 +300,9 @@ def try_lease():
     time.sleep(7)
     check("with the network cut, ids go on until the lease ends", "has ended" in program.fails("next", 1))
     network.up.set()
-    for tries in range(100):
-        if not program.fails("next", 1):
-            break
-        time.sleep(0.2)
+    goes_on = program.goes_on()
     ids += program.next(1000)
-    check("and again when it is back", tries < 99 and distinct(ids))
+    check("and again when it is back", goes_on and distinct(ids))
     network.break_silently()
     failed_for = 0
     for tries in range(30):
@@ -353,12 +346,9 @@ def try_lease():
     others += other.next(1000)
     check("a process that slept makes no id again", distinct(ids, others) and "has ended" in program.fails("next", 1))
     other.do("close")
-    for tries in range(50):
-        if not program.fails("next", 1):
-            break
-        time.sleep(0.1)
+    goes_on = program.goes_on()
     ids += program.next(1000)
-    check("and gets the worker id when the other one gives it back", tries < 49 and distinct(ids, others))
+    check("and gets the worker id when the other one gives it back", goes_on and distinct(ids, others))
     program.end()
     other.end()
 

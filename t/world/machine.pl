@@ -3,8 +3,6 @@
 # workers, and crashes after which the same seconds pass again.  Try it on a machine of
 # your own: script/check VERSION t/world/machine.pl
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 # 16 clients make ids, while an owner keeps advancing them, which closes the windows of

@@ -1,9 +1,8 @@
 #!/bin/bash
 #
 # The edition in SQL where managed servers have it: in PGlite, which is PostgreSQL for
-# WebAssembly, from npm, where the process is killed and the same time passes again; in early
-# minor releases, also from npm; and as an extension of pg_tle, if SNOWFLAKE_PG_TLE is the
-# pg_config of a server that has it.
+# WebAssembly, from npm, where the process is killed and the same time passes again; and in
+# early minor releases, also from npm.
 #
 # usage: t/world/managed.sh
 
@@ -68,40 +67,5 @@ for minor in 15.1.0-beta.6 16.2.0-beta.12; do
 	check_minor "$minor"
 	stop_server "$work/$minor"
 done
-
-# Install it as an extension of pg_tle, make ids as a role without privileges, and crash.
-check_pg_tle()
-{
-	local before after
-
-	bindir=$("$SNOWFLAKE_PG_TLE" --bindir)
-	[ "$(id -u)" -ne 0 ] || chown postgres "$work"
-	trap 'stop_server "$work"; rm -rf "$work"' EXIT
-	start_server "$work" <<'END'
-shared_preload_libraries = 'pg_tle'
-END
-	query --command='CREATE EXTENSION pg_tle; CREATE ROLE keeper LOGIN; CREATE ROLE visitor LOGIN; GRANT pgtle_admin TO keeper' \
-		--command='GRANT CREATE ON DATABASE postgres TO keeper; GRANT CREATE ON SCHEMA public TO keeper'
-	{
-		printf '%s' "SELECT pgtle.install_extension('snowflake_sql', '1.0', 'snowflake ids in SQL', \$_snowflake_\$"
-		cat "$script"
-		echo "\$_snowflake_\$); CREATE EXTENSION snowflake_sql; SELECT snowflake_configure('snowflake', 1, durable => true);"
-	} | query --username=keeper >/dev/null
-	before=$(query --username=visitor --command='SELECT max(snowflake_nextval()) FROM generate_series(1, 1000)')
-	as_user "$bindir/pg_ctl" --pgdata="$work/data" --log="$work/log" --silent --wait --mode=immediate restart
-	after=$(query --username=visitor --command='SELECT snowflake_nextval()')
-	check 'pg_tle: ids go on after a crash' "$after" -gt "$before"
-	check 'pg_tle: with durable settings' "$(query --username=visitor --command='SELECT durable FROM snowflake_status()')" = t
-	pg_dump --file="$work/dump"
-	createdb restored
-	query --dbname=restored --file="$work/dump" >/dev/null
-	check 'pg_tle: and in a dump that is restored' "$(query --dbname=restored --command='SELECT snowflake_nextval()')" -gt "$after"
-}
-
-if [ -n "${SNOWFLAKE_PG_TLE-}" ]; then
-	check_pg_tle
-else
-	echo '# skipped: pg_tle, because SNOWFLAKE_PG_TLE does not name the pg_config of a server that has it'
-fi
 
 exit "$status"

@@ -1,8 +1,7 @@
 #!/usr/bin/python3
 """Check the manifests in doc/servers, or print their settings.
 
-check [DIRECTORY]: they are valid YAML, all references resolve, and, given the directory of
-CloudNativePG's definitions, they have only known fields, with values of the right type.
+check: they are valid YAML, and all references resolve.
 settings: print the settings of the cluster that makes ids, as lines of postgresql.conf.
 """
 import glob
@@ -21,43 +20,6 @@ def check(name, condition):
     global failed
     failed |= not condition
     print(f"{'ok' if condition else 'not ok'} - manifests: {name}")
-
-
-def unknown_fields(value, schema, path):
-    """Fields that a schema does not know, which a JSON schema lets pass."""
-    if isinstance(value, list):
-        for i, item in enumerate(value):
-            yield from unknown_fields(item, schema.get('items', {}), f'{path}[{i}]')
-    elif isinstance(value, dict) and 'properties' in schema:
-        for key, item in value.items():
-            if key in schema['properties']:
-                yield from unknown_fields(item, schema['properties'][key], f'{path}.{key}')
-            else:
-                yield f'{path}.{key}'
-
-
-def check_by_definitions(directory):
-    import jsonschema
-
-    schemas = {}
-    for name in glob.glob(directory + '/*.yaml'):
-        for crd in yaml.safe_load_all(open(name)):
-            for version in crd['spec']['versions']:
-                key = (f"{crd['spec']['group']}/{version['name']}", crd['spec']['names']['kind'])
-                schemas[key] = version['schema']['openAPIV3Schema']
-    check('there are definitions', bool(schemas))
-    for manifest in manifests:
-        name = f"{manifest['kind']} {manifest['metadata']['name']}"
-        schema = schemas.get((manifest['apiVersion'], manifest['kind']))
-        if schema is None:
-            check(f'{name} is defined', False)
-            continue
-        faults = [error.message for error in jsonschema.Draft7Validator(schema).iter_errors(manifest)]
-        schema['properties']['metadata'] = {}
-        faults += unknown_fields(manifest, schema, name)
-        for fault in faults:
-            print('# ' + fault)
-        check(f'{name} matches its definition', not faults)
 
 
 if sys.argv[1] == 'settings':
@@ -85,6 +47,4 @@ projected = {'/projected/' + item['path'] for source in orders['projectedVolumeT
 check('files of the connection are mounted', {connection[k] for k in ('sslkey', 'sslcert', 'sslrootcert')} == projected)
 # libpq requires that a key owned by root is readable by its group at most
 check('only the server can read them', orders['projectedVolumeTemplate']['defaultMode'] & 0o037 == 0)
-if len(sys.argv) > 2 and sys.argv[2]:
-    check_by_definitions(sys.argv[2])
 sys.exit(failed)

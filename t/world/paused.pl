@@ -2,8 +2,6 @@
 # are paused for longer than the lease, and restarted.  The clock of the second server
 # is behind, so that it would make the ids of the first one again.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 # Return the PIDs of a server and its children.

@@ -5,8 +5,6 @@
 # SNOWFLAKE_OLD_INSTALL is the directory with the programs of the old version, including
 # the extension.  pg_upgrade.sh provides it.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use Cwd qw(getcwd);
 use SnowflakeTest;
 

@@ -7,8 +7,6 @@
 # usr/share/postgresql/...  Without it, an extension takes its place that has its functions
 # and ids, and whose dumps are the same.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 my $settings = slurp_file($ENV{TEMP_CONFIG});

@@ -1,7 +1,7 @@
 // Run Prisma's schema engine in its build for WebAssembly, which is on npm.  The engine
 // of "prisma migrate" is a separate download.
 //
-// usage: node prisma_engine.mjs diff|push|reset
+// usage: node prisma_engine.mjs diff|push
 
 import { readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -30,7 +30,6 @@ const commands = {
   diff: async () => (await engine.diff({ from: { tag: 'schemaDatasource', files, configDir: '.' },
     to: { tag: 'schemaDatamodel', files }, script: true, exitCode: null, filters })).stdout,
   push: () => engine.schemaPush({ force: false, schema: { files }, filters }),
-  reset: () => engine.reset({ filter: filters }),
 };
 console.log(await commands[process.argv[2]]());
 process.exit(0);

@@ -4,8 +4,6 @@
 # standby.  The timeline tells the ids apart.  In a layout without it, the hunt must
 # find duplicates.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 my $origin = new_server(

@@ -3,8 +3,6 @@
 # of them pass the same seconds.  In a layout without the timeline, the hunt must find
 # duplicates.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 # Return the number of ids, and of duplicates, and the timelines of the recoveries.

@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # Lease worker ids from a real registry: by 200 simulated servers, see
-# registry_nodes.py, and by services with clients/node; and measure the cost
+# registry_nodes.py; and measure the cost
 # of a lease among up to 100,000 others.
 #
 # usage: t/world/registry.sh
@@ -17,7 +17,6 @@ start_throwaway_server <<END
 max_connections = 250
 fsync = off
 END
-need_node_pg
 script=$throwaway/stage/usr/share/postgresql/$version/extension/snowflake_registry--1.0.sql
 status=0
 
@@ -102,42 +101,5 @@ END
 for nodes in 32 1000 100000; do
 	measure "$nodes"
 done
-
-# Three services, which are stopped and started while they make ids
-create_registry service
-cat >service.js <<END
-const { SnowflakeLease } = require('$throwaway/source/clients/node');
-async function main() {
-  for (let life = 0; life < 5; life++) {
-    // short, so that a renewal may be under way when it is closed
-    const lease = await SnowflakeLease.acquire({ database: 'service' }, process.argv[2],
-      'time:41 worker:10 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z', { duration: 1000 });
-    for (let i = 0; i < 5000;) {
-      try {
-        console.log(String(await lease.nextId()));
-        i++;
-      } catch (error) {
-        // a busy machine may be late to renew a lease that is so short
-        if (error.message !== 'snowflake lease has ended') throw error;
-        await new Promise((resolve) => setTimeout(resolve, 100));
-      }
-    }
-    await new Promise((resolve) => setTimeout(resolve, 333));
-    await lease.close();
-  }
-}
-main();
-END
-for number in 1 2 3; do
-	node service.js "service $number" >"ids.$number" &
-done
-wait
-ids=$(cat ids.[123] | wc -l)
-different=$(sort -u ids.[123] | wc -l)
-check "Node.js: 75000 ids" "$ids" -eq 75000
-check "Node.js: all ids are different" "$different" -eq 75000
-held=$(PGDATABASE=service psql --no-psqlrc --tuples-only --no-align \
-	--command="SELECT count(*) FROM snowflake_registry.leases WHERE state = 'held'")
-check "Node.js: all leases were given back" "$held" -eq 0
 
 exit "$status"

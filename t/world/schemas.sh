@@ -1,7 +1,7 @@
 #!/bin/bash
 #
 # Adopt the keys of schemas that others wrote: those of Debian's packages, of applications
-# made with Django and Rails, of packages from npm, and PostgreSQL's own regression
+# made with Django, of a package from npm, and PostgreSQL's own regression
 # database.  Each gets a row in every table before and after the adoption, by an owner who
 # is no superuser, with references to the newest keys.  Rows and constraints have to stay
 # as they were, and to survive a dump.
@@ -33,7 +33,7 @@ roundcube roundcube-core dbconfig-common/data/roundcube/install/pgsql
 sql_ledger sql-ledger sql-ledger/sql/Pg-tables.sql sql-ledger/sql/Pg-functions.sql sql-ledger/sql/Pg-indices.sql
 tiny_tiny_rss tt-rss dbconfig-common/data/tt-rss/install/pgsql
 '
-all=(django redmine unleash graphile_worker regression)
+all=(django graphile_worker regression)
 mapfile -t -O ${#all[@]} all < <(awk 'NF { print $1 }' <<<"$sql_schemas")
 [ $# -gt 0 ] || set -- "${all[@]}"
 
@@ -86,29 +86,6 @@ load_django()
 		python3-django-allauth python3-django-oauth-toolkit python3-django-celery-beat \
 		python3-django-celery-results python3-django-taggit python3-django-axes python3-djangorestframework
 	/usr/bin/python3 -W ignore "$schemas/django_apps.py"
-}
-
-load_redmine()
-{
-	local dir=$files/usr/share/redmine
-	local needed
-
-	unpack redmine
-	# but for what configures its database
-	needed=$(dpkg-deb --field "$files"/redmine_*.deb Depends | tr , '\n' | grep -vE 'redmine|dbconfig|debconf' | paste -sd ,)
-	DEBIAN_FRONTEND=noninteractive apt-get -q -y --no-install-recommends satisfy "$needed, ruby-pg"
-	# these are links to what an installation has; the driver is named there, too
-	rm "$dir/instances" "$dir/Gemfile.lock"
-	mkdir -p "$dir/instances/default/config" "$dir/instances/default/log"
-	echo 'production: {adapter: postgresql}' >"$dir/instances/default/config/database.yml"
-	echo "gem 'pg'" >"$dir/Gemfile.local"
-	(cd "$dir" && RAILS_ENV=production SECRET_KEY_BASE=none bundle exec rake db:migrate)
-}
-
-load_unleash()
-{
-	need_node_pg unleash-server
-	node "$schemas/unleash.mjs" "$throwaway/node/node_modules/unleash-server/dist/migrator.js"
 }
 
 load_graphile_worker()

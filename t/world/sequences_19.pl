@@ -2,8 +2,6 @@
 # and a subscriber sets its own mark to that.  A lower mark makes no id come again, and
 # a higher one counts.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use SnowflakeTest;
 
 plan skip_all => 'PostgreSQL 19 replicates sequences'

@@ -1,8 +1,6 @@
 # Snowflake ids in SQL and PL/pgSQL with leased worker ids, in copies of a database, and on
 # standbys that are promoted.
 
-use FindBin;
-use lib "$FindBin::RealBin/..";
 use Cwd qw(abs_path);
 use SnowflakeTest;
 

@@ -2,6 +2,9 @@
 const { writeFileSync } = require('fs');
 const { createInterface } = require('readline');
 
+// an application may have numbers for integers, which round ids
+const { types } = require('pg');
+types.setTypeParser(types.builtins.INT8, Number);
 const { SnowflakeIds, SnowflakeLease } = require(process.env.CLIENTS);
 
 let ids;
