@@ -27,14 +27,16 @@ SELECT snowflake_compose(last_instant, 0, 31, 3, 3, 8191) FROM snowflake_capacit
 -- Out of range: the error names the field, the value and the range
 SELECT snowflake_compose(now(), worker_id => 32);
 \echo :LAST_ERROR_SQLSTATE
+SELECT snowflake_compose(now(), tag => 1);
+\set VERBOSITY terse
 SELECT snowflake_compose(now(), worker_id => -1);
 SELECT snowflake_compose(now(), lane => 4);
 SELECT snowflake_compose(now(), sequence => 8192);
 SELECT snowflake_compose(now(), timeline => 4);
-SELECT snowflake_compose(now(), tag => 1);
 SELECT snowflake_compose(now(), datacenter_id => -1);
 SELECT snowflake_compose(now(), 'twitter', datacenter_id => 2147483647);
 SELECT snowflake_compose(now(), 'nonesuch');
+\set VERBOSITY default
 BEGIN;
 SET LOCAL TimeZone = 'UTC';
 SET LOCAL DateStyle = 'ISO';
@@ -47,6 +49,7 @@ SET LOCAL DateStyle = 'ISO';
 SELECT snowflake_compose(last_instant + interval '1 ms') FROM snowflake_capacity();
 ROLLBACK;
 SELECT snowflake_compose(last_instant + interval '999 us') = snowflake_compose(last_instant) AS same FROM snowflake_capacity();
+\set VERBOSITY terse
 SELECT snowflake_compose('infinity');
 SELECT snowflake_compose('-infinity');
 SELECT snowflake_compose('infinity', 'time:62');

@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 
 -- All ways to call it
 CREATE TABLE t (id bigint);
@@ -63,11 +65,13 @@ CREATE INDEX ON t (snowflake_timestamp(id));
 DROP TABLE t;
 
 -- Labels: functions of a layout alone are IMMUTABLE if it is an argument, and otherwise
--- STABLE
+-- STABLE, strict and parallel safe; these are others
 SELECT proname, pronargs, provolatile, proisstrict, proparallel, prorettype::regtype
 FROM pg_depend AS d JOIN pg_proc AS p ON d.objid = p.oid
 WHERE d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 	AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
+	AND (provolatile, proisstrict, proparallel) IS DISTINCT FROM
+		(CASE WHEN 'text'::regtype = ANY (proargtypes) THEN 'i' ELSE 's' END, true, 's')
 ORDER BY proname COLLATE "C", pronargs, proargtypes;
 -- and all functions for users have comments
 SELECT p.oid::regprocedure AS uncommented

@@ -13,7 +13,6 @@ SELECT * FROM snowflake_inspect(9223372036854775807, 'time:9 datacenter:9 worker
 -- Beyond the years that ISO 8601 can express, and beyond 64 bits of us since 1970
 SELECT line FROM snowflake_inspect(9222550790399999, 'time:62') AS line WHERE line ~ 'time';
 SELECT line FROM snowflake_inspect(1, 'time:1 tick:1us epoch:-62135596800001') AS line WHERE line ~ 'time';
-\pset tuples_only off
 
 -- The lines of any id of any layout fit in 80 columns, and show its fields
 SELECT count(*) AS cases, max(length(line)) <= 80 AS fits, bool_and(replace(bits, ' ', '') = right((id::bit(64))::text, length(replace(bits, ' ', '')))) AS bits

@@ -1,3 +1,5 @@
+\pset format unaligned
+\pset tuples_only
 -- the presets, as designed
 SELECT p AS preset, c.*
 FROM unnest('{snowflake,twitter,leaf,discord,instagram,sonyflake,sonyflake2,
@@ -75,60 +77,32 @@ SELECT last_instant FROM snowflake_capacity('time:62');
 -- errors explain what is wrong
 SELECT snowflake_layout('');
 \echo :LAST_ERROR_SQLSTATE
-SELECT snowflake_layout('   ');
-SELECT snowflake_layout('time:37 worker:20 sequence:16');
-SELECT snowflake_layout('twitter lane:1');
-SELECT snowflake_layout('worker:10 time:41 sequence:12');
 -- Seata's ids; the error shows how to decode them
 SELECT snowflake_layout('worker:10 time:41 sequence:12 epoch:1588435200000');
 SELECT timestamptz '2020-05-02T16:00:00Z' + ((id >> 12) & 2199023255551) * interval '1000 us' AS time,
 	(id >> 53) & 1023 AS worker, (id >> 0) & 4095 AS sequence
 FROM (VALUES ((5::bigint << 53) | ((1767225600123 - 1588435200000) << 12) | 7)) AS ids (id);
-SELECT snowflake_layout('tag:2 time:32 lane:1 tick:1s');
-SELECT snowflake_layout('lane:0 time:41');
-SELECT snowflake_layout('worker:10 sequence:12');
-SELECT snowflake_layout('time:41 worker:5 worker:5');
-SELECT snowflake_layout('time:41 tick:1ms tick:1ms');
-SELECT snowflake_layout('time:41 lane:0 lane:3');
-SELECT snowflake_layout('time:41 wroker:5');
-SELECT snowflake_layout('time:41 worker');
-SELECT snowflake_layout('time:41 twitter');
-SELECT snowflake_layout('twiter');
-SELECT snowflake_layout('time:41 :5');
-SELECT snowflake_layout('time:0 sequence:12');
-SELECT snowflake_layout('time:63');
-SELECT snowflake_layout('time:41 worker:32');
-SELECT snowflake_layout('time:41 worker:-1');
-SELECT snowflake_layout('time:41 worker:');
-SELECT snowflake_layout('time:41 worker:5x');
-SELECT snowflake_layout('time:41 worker:+5');
-SELECT snowflake_layout('time:41 worker:99999999999999999999');
-SELECT snowflake_layout('time:41 tick:0ms');
-SELECT snowflake_layout('time:41 tick:2s');
-SELECT snowflake_layout('time:41 tick:10');
-SELECT snowflake_layout('time:41 tick:1m');
-SELECT snowflake_layout('time:41 tick:ms');
-SELECT snowflake_layout('time:41 tick:-1ms');
-SELECT snowflake_layout('time:41 tick:100000000us');
-SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00');
-SELECT snowflake_layout('time:41 epoch:2026-01-01');
-SELECT snowflake_layout('time:41 epoch:infinity');
-SELECT snowflake_layout('time:41 epoch:-infinity');
-SELECT snowflake_layout('time:41 epoch:now');
-SELECT snowflake_layout('time:41 epoch:epoch');
-SELECT snowflake_layout('time:41 epoch:');
-SELECT snowflake_layout('time:41 epoch:2026-02-30T00:00:00Z');
-SELECT snowflake_layout('time:41 epoch:2026-13-01T00:00:00Z');
-SELECT snowflake_layout('time:41 epoch:2026-01-01T25:00:00Z');
-SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00+99:00');
-SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00Europe/Berlin');
-SELECT snowflake_layout('time:41 epoch:2026-01-01T00:00:00PST');
-SELECT snowflake_layout('time:41 epoch:01/02/2026T00:00:00Z');
-SELECT snowflake_layout('time:41 epoch:9999-12-31T23:59:59.000001-01:00');
-SELECT snowflake_layout('time:41 epoch:0001-01-01T00:00:00.500001+01:00');
-SELECT snowflake_layout('time:41 epoch:9223372036854775807');
-SELECT snowflake_layout('time:41 epoch:-9223372036854775808');
-SELECT snowflake_layout('time:41 epoch:99999999999999999999');
-SELECT snowflake_layout('time:41 epoch:9999999999999999');
-SELECT snowflake_layout(repeat(' ', 501));
+CREATE FUNCTION why(layout text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+	detail text;
+BEGIN
+	PERFORM snowflake_layout(layout);
+	RETURN 'valid';
+EXCEPTION WHEN invalid_parameter_value THEN
+	GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+	RETURN detail;
+END $$;
+SELECT why(layout) FROM unnest('{"   ", "time:37 worker:20 sequence:16", "twitter lane:1", "worker:10 time:41 sequence:12",
+	"tag:2 time:32 lane:1 tick:1s", "lane:0 time:41", "worker:10 sequence:12", "twiter",
+	"time:0 sequence:12", "time:63"}'::text[]) AS layout;
+SELECT why('time:41 ' || words) FROM unnest('{"worker:5 worker:5", "tick:1ms tick:1ms", "lane:0 lane:3", "wroker:5", "worker", "twitter", ":5",
+	"worker:32", "worker:-1", "worker:", "worker:5x", "worker:+5", "worker:99999999999999999999",
+	"tick:0ms", "tick:2s", "tick:10", "tick:1m", "tick:ms", "tick:-1ms", "tick:100000000us"}'::text[]) AS words;
+SELECT why('time:41 epoch:' || epoch) FROM unnest('{"2026-01-01T00:00:00", "2026-01-01", "infinity", "-infinity", "now", "epoch", "",
+	"2026-02-30T00:00:00Z", "2026-13-01T00:00:00Z", "2026-01-01T25:00:00Z",
+	"2026-01-01T00:00:00+99:00", "2026-01-01T00:00:00Europe/Berlin", "2026-01-01T00:00:00PST",
+	"01/02/2026T00:00:00Z", "9999-12-31T23:59:59.000001-01:00", "0001-01-01T00:00:00.500001+01:00",
+	"9223372036854775807", "-9223372036854775808", "99999999999999999999", "9999999999999999"}'::text[]) AS epoch;
+SELECT why(repeat(' ', 501));
+DROP FUNCTION why;
 SELECT snowflake_layout(NULL), snowflake_capacity(NULL);

@@ -160,19 +160,6 @@ SELECT * FROM snowflake_partitions_before('double', '2026-12-22');
 DROP TABLE dated;
 \set VERBOSITY default
 
--- Objects planted in the extension's schema are not used
-CREATE TABLE planted (found text);
-CREATE FUNCTION plant(a bigint, b interval) RETURNS interval LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('*'); RETURN NULL; END $$;
-CREATE OPERATOR * (LEFTARG = bigint, RIGHTARG = interval, FUNCTION = plant);
-CREATE FUNCTION plant(a oid, b regclass) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('='); RETURN true; END $$;
-CREATE OPERATOR = (LEFTARG = oid, RIGHTARG = regclass, FUNCTION = plant);
-CREATE FUNCTION unnest(timestamptz[]) RETURNS SETOF timestamptz LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('unnest'); END $$;
-CREATE FUNCTION format(text, text, text) RETURNS text LANGUAGE plpgsql AS $$ BEGIN INSERT INTO planted VALUES ('format'); RETURN $1; END $$;
-SELECT * FROM snowflake_create_partitions('days', '1 day', '2026-12-22', '2026-12-23');
-SELECT count(*) FROM snowflake_partitions('days');
-SELECT * FROM planted;
-DROP FUNCTION plant(bigint, interval), plant(oid, regclass), unnest(timestamptz[]), format(text, text, text) CASCADE;
-DROP TABLE planted;
 DROP TABLE days, plain, listed, double, narrow;
 
 -- A partition belongs to the owner of its table, whoever creates it: the owner of a table

@@ -25,11 +25,11 @@ SELECT worker_id, starts FROM snowflake_registry.acquire('b', :b, :layout, 4, cl
 -- even a clone with the same name
 SELECT worker_id FROM snowflake_registry.acquire('b', :c, :layout, 4, clock_timestamp(), '1 hour');
 -- a worker id is reserved by hand
-SELECT snowflake_registry.reserve(3, 'the old server');
+SELECT snowflake_registry.reserve(3, 'the old server') \g /dev/null
 SELECT worker_id, holder, state, reserved FROM snowflake_registry.leases ORDER BY worker_id;
 SELECT * FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
 \set VERBOSITY sqlstate
-SELECT snowflake_registry.reserve(0, 'in use');
+SELECT snowflake_registry.reserve(0, 'in use') \g /dev/null
 \set VERBOSITY default
 
 -- A renewal extends the lease, for a holder that knows when it ends
@@ -50,14 +50,14 @@ SELECT soon(:'new_end'::timestamptz - interval '2 hours 10 seconds');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, '2090-01-01', '2 hours');
 
 -- A released worker id can be leased from where its holder stopped
-SELECT snowflake_registry.release(0, :b, clock_timestamp());
+SELECT snowflake_registry.release(0, :b, clock_timestamp()) \g /dev/null
 SELECT clock_timestamp() AS stopped \gset
-SELECT snowflake_registry.release(0, :a, :'stopped');
+SELECT snowflake_registry.release(0, :a, :'stopped') \g /dev/null
 SELECT snowflake_registry.renew(0, :a, :'new_end', clock_timestamp(), '2 hours');
 SELECT worker_id, starts = :'stopped' AS starts FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
 -- or from the end of the lease, if the holder did not say
 SELECT ends AS old_end FROM snowflake_registry.lease WHERE worker_id = 0 \gset
-SELECT snowflake_registry.release(0, :d, NULL);
+SELECT snowflake_registry.release(0, :d, NULL) \g /dev/null
 SELECT worker_id, starts = :'old_end' AS starts, ends > :'old_end'::timestamptz + interval '59 minutes' AS ends
 FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
 
@@ -73,18 +73,18 @@ SELECT soon(snowflake_registry.renew(1, :d, :'old_end', clock_timestamp(), '1 ho
 
 -- Worker ids that are free by the holder's clock come first; among them, those it had
 -- before
-SELECT snowflake_registry.release(0, :a, clock_timestamp() - interval '3 hours'), snowflake_registry.release(1, :d, clock_timestamp() - interval '1 hour'), snowflake_registry.release(2, :c, clock_timestamp());
+SELECT snowflake_registry.release(0, :a, clock_timestamp() - interval '3 hours'), snowflake_registry.release(1, :d, clock_timestamp() - interval '1 hour'), snowflake_registry.release(2, :c, clock_timestamp()) \g /dev/null
 SELECT lease_ends(0, clock_timestamp() - interval '3 hours'), lease_ends(1, clock_timestamp() - interval '1 hour');
 SELECT worker_id FROM snowflake_registry.acquire('e', :a, :layout, 4, clock_timestamp(), '1 hour');
-SELECT snowflake_registry.release(1, :a, clock_timestamp());
+SELECT snowflake_registry.release(1, :a, clock_timestamp()) \g /dev/null
 SELECT worker_id FROM snowflake_registry.acquire('e', :a, :layout, 4, clock_timestamp() - interval '2 hours', '1 hour');
 SELECT worker_id FROM snowflake_registry.acquire('b', :b, :layout, 4, clock_timestamp(), '1 hour');
-SELECT snowflake_registry.release(0, :a, clock_timestamp()), snowflake_registry.release(2, :b, clock_timestamp());
+SELECT snowflake_registry.release(0, :a, clock_timestamp()), snowflake_registry.release(2, :b, clock_timestamp()) \g /dev/null
 
 -- A worker id that was reserved can be leased again, above the ids that were made with
 -- it
-SELECT snowflake_registry.unreserve(3, clock_timestamp() + interval '1 hour');
-SELECT snowflake_registry.unreserve(3, clock_timestamp());
+SELECT snowflake_registry.unreserve(3, clock_timestamp() + interval '1 hour') \g /dev/null
+SELECT snowflake_registry.unreserve(3, clock_timestamp()) \g /dev/null
 SELECT worker_id, state FROM snowflake_registry.leases ORDER BY worker_id;
 SELECT count(DISTINCT worker_id) FROM generate_series(1, 4) AS i, snowflake_registry.acquire('n' || i, gen_random_uuid(), :layout, 4, clock_timestamp(), '1 hour');
 
@@ -129,7 +129,7 @@ SELECT snowflake_registry.acquire(NULL, :d, :layout, 4, clock_timestamp(), '1 ho
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '0');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '2 days');
 SELECT snowflake_registry.acquire('d', :d, :layout, 4, NULL, '1 hour');
-SELECT snowflake_registry.unreserve(3, NULL);
+SELECT snowflake_registry.unreserve(3, NULL) \g /dev/null
 
 -- Callers need only the privilege to call, and others may not call
 CREATE ROLE regress_registry_server;
@@ -144,7 +144,7 @@ GRANT EXECUTE ON FUNCTION snowflake_registry.acquire TO regress_registry_server;
 SET ROLE regress_registry_server;
 SELECT worker_id IS NOT NULL AS leased FROM snowflake_registry.acquire('d', :d, :layout, 4, clock_timestamp(), '1 hour');
 UPDATE snowflake_registry.lease SET ends = '-infinity';
-SELECT snowflake_registry.reserve(0, 'x');
+SELECT snowflake_registry.reserve(0, 'x') \g /dev/null
 RESET ROLE;
 \set VERBOSITY default
 DROP EXTENSION snowflake_registry;
@@ -208,32 +208,32 @@ SELECT lost_until < clock_timestamp() + interval '3 minutes' AS no_further FROM 
 -- A worker id cannot be reserved while ids may still be made with it: by a holder whose
 -- lease was revoked or is lost
 \set VERBOSITY sqlstate
-SELECT snowflake_registry.reserve(:held, 'by hand');
-SELECT snowflake_registry.reserve(1000, 'by hand');
+SELECT snowflake_registry.reserve(:held, 'by hand') \g /dev/null
+SELECT snowflake_registry.reserve(1000, 'by hand') \g /dev/null
 UPDATE snowflake_registry.registry SET lost_until = '-infinity';
 UPDATE snowflake_registry.lease SET starts = '-infinity', ends = clock_timestamp() + interval '1 hour' WHERE worker_id = :held;
-SELECT snowflake_registry.reserve(:held, 'by hand');
+SELECT snowflake_registry.reserve(:held, 'by hand') \g /dev/null
 -- by one that released it, but whose ids are ahead of the clock
 UPDATE snowflake_registry.lease SET instance = :a WHERE worker_id = :held;
-SELECT snowflake_registry.release(:held, :a, clock_timestamp() + interval '30 minutes');
-SELECT snowflake_registry.reserve(:held, 'by hand');
+SELECT snowflake_registry.release(:held, :a, clock_timestamp() + interval '30 minutes') \g /dev/null
+SELECT snowflake_registry.reserve(:held, 'by hand') \g /dev/null
 -- by one of which nothing is known after a promotion, until the leases are revoked and
 -- have ended
 UPDATE snowflake_registry.lease SET ends = clock_timestamp();
 UPDATE snowflake_registry.registry SET history = 'another/00000001';
-SELECT snowflake_registry.reserve(:held, 'by hand');
+SELECT snowflake_registry.reserve(:held, 'by hand') \g /dev/null
 SELECT snowflake_registry.revoke_leases();
-SELECT snowflake_registry.reserve(:held, 'by hand');
+SELECT snowflake_registry.reserve(:held, 'by hand') \g /dev/null
 UPDATE snowflake_registry.registry SET lost_until = clock_timestamp();
-SELECT snowflake_registry.reserve(:held, 'by hand'), snowflake_registry.reserve(1000, 'by hand');
+SELECT snowflake_registry.reserve(:held, 'by hand'), snowflake_registry.reserve(1000, 'by hand') \g /dev/null
 -- with synchronous standbys no leases are lost
 UPDATE snowflake_registry.registry SET asynchronous_standbys = false, history = 'another/00000001';
-SELECT snowflake_registry.reserve(1001, 'by hand');
+SELECT snowflake_registry.reserve(1001, 'by hand') \g /dev/null
 \set VERBOSITY default
 -- A reservation is committed synchronously, too
 BEGIN;
 SET LOCAL synchronous_commit = off;
-SELECT snowflake_registry.reserve(1002, 'by hand');
+SELECT snowflake_registry.reserve(1002, 'by hand') \g /dev/null
 SHOW synchronous_commit;
 COMMIT;
 SELECT count(*) FROM snowflake_registry.leases WHERE worker_id IN (:held, 1000, 1001, 1002) AND state = 'reserved' AND reserved = 'by hand';
@@ -269,10 +269,10 @@ UPDATE snowflake_registry.registry SET lost_until = '-infinity', history = 'othe
 SELECT count(*) FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
 \set VERBOSITY sqlstate
 SELECT snowflake_registry.renew(0, :a, '-infinity', clock_timestamp(), '1 hour');
-SELECT snowflake_registry.reserve(1, 'by a wrong clock');
+SELECT snowflake_registry.reserve(1, 'by a wrong clock') \g /dev/null
 SELECT snowflake_registry.revoke_leases();
 SELECT lost_until FROM snowflake_registry.registry;
-SELECT snowflake_registry.accept_clock();
+SELECT snowflake_registry.accept_clock() \g /dev/null
 SELECT count(*) FROM snowflake_registry.acquire('a', :a, :layout, 4, clock_timestamp(), '1 hour');
 SELECT lost_until > clock_timestamp() AS revoked FROM snowflake_registry.registry;
 -- or until a lease has shown that time

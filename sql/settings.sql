@@ -1,4 +1,6 @@
 \set SHOW_CONTEXT never
+\pset format unaligned
+\pset tuples_only
 
 -- All settings
 SELECT snowflake_nextval() IS NOT NULL AS library_loaded;

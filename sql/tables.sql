@@ -173,6 +173,7 @@ DROP TABLE theirs;
 DROP ROLE regress_snowflake_user;
 
 -- The default protects the extension from being dropped by accident
+\set VERBOSITY terse
 DROP EXTENSION snowflake;
 
 DROP TABLE orders, lines, legacy, events, measures, t, u CASCADE;

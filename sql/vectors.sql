@@ -1,3 +1,5 @@
+\pset format unaligned
+\pset tuples_only
 -- Known answers: ids published elsewhere, with their meaning
 \getenv abs_srcdir PG_ABS_SRCDIR
 \set file :abs_srcdir '/data/vectors.csv'
