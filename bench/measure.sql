@@ -9,14 +9,8 @@ CREATE SEQUENCE cache_1000 CACHE 1000;
 -- reserves blocks of 1000 by hand: each value is the first of its block
 CREATE SEQUENCE step_1000 INCREMENT 1000;
 
-CREATE FUNCTION empty()
-RETURNS bigint
-LANGUAGE c VOLATILE STRICT PARALLEL SAFE
-AS :'empty';
-
--- Generators in PL/pgSQL, as published.  Instagram: ms since an epoch of its own, 13
--- bits for the shard, 10 bits of a sequence.  Mastodon: ms, and 16 bits of a sequence
--- that starts at another value in each ms.
+-- Instagram's generator, as published: ms since an epoch of its own, 13 bits for the shard,
+-- 10 bits of a sequence
 CREATE SEQUENCE instagram_sequence;
 CREATE FUNCTION instagram()
 RETURNS bigint
@@ -28,20 +22,6 @@ DECLARE
 	ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
 BEGIN
 	RETURN (ms - origin) << 23 | shard << 10 | nextval('instagram_sequence') % 1024;
-END
-$$;
-
-CREATE SEQUENCE mastodon_sequence;
-CREATE FUNCTION mastodon()
-RETURNS bigint
-LANGUAGE plpgsql
-AS $$
-DECLARE
-	ms bigint := floor(extract(epoch FROM clock_timestamp()) * 1000);
-	hash text := md5('statuses' || 'a secret' || ms);
-	start bigint := ('x' || left(hash, 4))::bit(16)::bigint;
-BEGIN
-	RETURN ms << 16 | ((start + nextval('mastodon_sequence')) & 65535);
 END
 $$;
 
@@ -112,8 +92,8 @@ AS $$
 DECLARE
 	-- the last one measures the loop itself, which takes most of the time
 	calls text[] := ARRAY['snowflake_nextval()', 'clock_timestamp()', 'nextval(''cache_1'')',
-		'nextval(''cache_1000'')', 'empty()', 'i'];
-	slow text[] := with_uuidv7(ARRAY['gen_random_uuid()', 'instagram()', 'mastodon()'], 'uuidv7()');
+		'nextval(''cache_1000'')', 'i'];
+	slow text[] := with_uuidv7(ARRAY['gen_random_uuid()', 'instagram()'], 'uuidv7()');
 BEGIN
 	CALL measure_query('one call (ns)',
 		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls || slow, rounds, ids);

@@ -46,7 +46,7 @@ typedef struct Prepared
 	XLogRecPtr	finished;
 	Disk		disk;			/* the database, as it sees it */
 	bool		changes[2];
-}			Prepared;
+} Prepared;
 
 static Transaction transactions[MAX_PROCESSES + MAX_DATABASES_HERE];
 static Prepared prepared[MAX_DATABASES_HERE];
