@@ -14,9 +14,15 @@ all=(java go node python)
 [ $# -gt 0 ] || set -- "${all[@]}"
 # of each of 16 threads; 100 million in Java
 declare -A ids=([java]=6250000 [go]=6250000 [node]=60000 [python]=30000)
-need_packages default-jdk-headless libpostgresql-jdbc-java golang-go golang-github-lib-pq-dev \
-	python3-psycopg python3-numpy python3-gevent python3-pip python3-setuptools python3-wheel mypy \
-	libhibernate3-java
+declare -A packages=(
+	[java]='default-jdk-headless libpostgresql-jdbc-java libhibernate3-java'
+	[go]='golang-go golang-github-lib-pq-dev'
+	[python]='python3-psycopg python3-gevent python3-pip python3-setuptools python3-wheel mypy'
+)
+for language in "$@"; do
+	# shellcheck disable=SC2086 # names
+	need_packages python3-numpy ${packages[$language]-}
+done
 umask 022
 # JDBC does not connect to a socket
 export PGPORT=$((20000 + RANDOM % 10000))
@@ -26,7 +32,7 @@ listen_addresses = 'localhost'
 port = $port
 CONF
 export PGPORT=$port
-need_node_pg
+[[ " $* " != *" node "* ]] || need_node_pg
 psql --no-psqlrc --quiet --command="CREATE EXTENSION snowflake"
 clients=$PWD/source/clients
 programs=$PWD/source/t/world/generators
@@ -123,6 +129,7 @@ done
 # The ways to read the time of an id that the guide shows
 decoded=$(psql --no-psqlrc --tuples-only --no-align --command="SELECT (extract(epoch FROM snowflake_timestamp(117426025905842031)) * 1000)::bigint")
 expression=$(sed -n 's/^| JavaScript | `\(.*\)` |$/\1/p' "$clients/../doc/guide.md")
+command -v node >/dev/null || need_packages nodejs
 check "JavaScript reads the time of an id" "$(node -e "const id = '117426025905842031'; console.log(($expression).getTime())")" = "$decoded"
 expression=$(sed -n 's/^| Python | `\(.*\)` |$/\1/p' "$clients/../doc/guide.md")
 check "Python reads the time of an id" "$(/usr/bin/python3 -c "from datetime import datetime, timezone; id = 117426025905842031; print(round(($expression).timestamp() * 1000))")" = "$decoded"
