@@ -651,7 +651,7 @@ RETURNS TABLE (relid oid, attname name, defaults text, sequences text) LANGUAGE 
 			concat_ws('; ', string_agg(no_identity, '; ' ORDER BY relid), min(widening), format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT %s',
 				root::regclass, name, CASE WHEN min(sequence) IS NULL THEN generator.id
 					ELSE format('pg_catalog.setval(%L::pg_catalog.regclass, %s)', min(sequence), generator.id) END)) END,
-		CASE WHEN NOT (options.keep_currval OR bool_or(keeps_currval)) THEN min(statements) END
+		CASE WHEN options.keep_currval OR bool_or(keeps_currval) THEN NULL ELSE min(statements) END
 	FROM present LEFT JOIN owned USING (root, name) LEFT JOIN kept USING (root, name)
 	GROUP BY root, name
 $$;

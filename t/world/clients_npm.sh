@@ -141,6 +141,7 @@ check_one_insert
 check_diff 'Your schema is up to date - there are no queries to be executed by schema synchronization.' \
 	typeorm schema:log --dataSource data-source.js
 # Convert a table: the old model, the table, then the new model.
+run typeorm schema:drop --dataSource data-source.js || status=1
 sed "s/type: 'bigint', primary: true, default.*snowflake_id()'/type: 'int', primary: true, generated: true/" \
 	data-source.js >old.js
 run typeorm schema:sync --dataSource old.js || status=1
