@@ -165,39 +165,4 @@ foreach my $way ('ALTER DATABASE', 'DROP EXTENSION', 'CREATE DATABASE')
 }
 $node->stop;
 
-# Nor by two databases of theirs, which take the same slot in turn.
-if (can_use_mutants())
-{
-	$node = new_server('turns', clock => 1, mutant => 'has room for two', 'snowflake.layout' => 'twitter');
-	add_database($node, $_) foreach 'held', 'one', 'two';
-	$node->restart;    # so that the databases are older than the start
-	my $held = $node->background_psql('held', on_error_stop => 0);
-	$held->query_safe('SELECT snowflake_nextval()');
-	foreach my $i (1 .. 3)
-	{
-		foreach my $database ('one', 'two')
-		{
-			sql_succeeds([ $node, $database ], 'SELECT snowflake_nextval()', "turn $i of database $database");
-			# its slot is free only then
-			wait_until_alone($held);
-		}
-	}
-	$held->query('SELECT * FROM snowflake_reserve(50000)');
-	is(take_errors($held), '', '50000 ids at once in a database that keeps its slot');
-	$held->quit;
-	$node->stop;
-}
-
-# An advance that raises nothing moves no session ahead.
-$node = new_server(
-	'slow', clock => 1, 'snowflake.layout' => 'time:31 worker:5 lane:3 sequence:0 tick:1s',
-	'snowflake.max_ahead' => '20s');
-sql($node, 'SELECT snowflake_nextval() FROM generate_series(1, 16)');
-my $id = sql($node, 'SELECT snowflake_nextval()');
-sql($node, "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflake_advance(0); END LOOP; END'");
-sql($node, "SELECT snowflake_advance($id)");
-sql($node, "DO 'BEGIN FOR i IN 1 .. 1000 LOOP PERFORM snowflake_advance($id); END LOOP; END'");
-sql_succeeds($node, 'SELECT snowflake_nextval()', 'advances that raise nothing move no session ahead');
-$node->stop;
-
 done_testing();

@@ -17,72 +17,6 @@ FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%snowflake_nextval%
 	return;
 }
 
-# Start a client that does not read the results of its statements, first rows of 1000
-# bytes.  Returns it, and the PID of its session.
-my $num_stalled = 0;
-
-sub stalled_client
-{
-	my ($node, $rows, $statement, $database) = @_;
-	my $number = ++$num_stalled;
-	my $gate = $node->background_psql($database // 'postgres');
-	my $client;
-	my $pid;
-
-	$gate->query_safe("SELECT pg_advisory_lock($number)");
-	$client = IPC::Run::start(
-		[
-			'psql', '--no-psqlrc',
-			'--dbname', $node->connstr($database // 'postgres') . " application_name=stalled_$number",
-			'--command',
-			"SELECT pg_advisory_lock($number); SELECT repeat('x', 988) FROM generate_series(1, $rows); $statement"
-		],
-		'>',
-		'/dev/null',
-		'2>',
-		'/dev/null');
-	my $at_gate = "FROM pg_stat_activity WHERE application_name = 'stalled_$number' AND wait_event = 'advisory'";
-	$node->poll_query_until('postgres', "SELECT count(*) = 1 $at_gate") or die 'client did not start';
-	$pid = sql($node, "SELECT pid $at_gate");
-	$client->signal('STOP');
-	$gate->quit;
-	return ($client, $pid);
-}
-
-# End it.  IPC::Run's kill_kill() would first send a signal that a stopped process does not get,
-# and then not wait long enough on a busy machine.
-sub kill_client
-{
-	my ($client) = @_;
-
-	$client->signal('KILL');
-	$client->finish;
-	return;
-}
-
-# How many rows fill the buffers of the socket, and half of what the session sends at once.
-sub rows_to_stall
-{
-	my ($node) = @_;
-	my ($fit, $too_many) = (0, 4000);
-	my $gate = $node->background_psql('postgres');
-
-	$gate->query_safe('SELECT pg_advisory_lock(0)');
-	while ($too_many - $fit > 1)
-	{
-		my $rows = int(($fit + $too_many) / 2);
-		my ($client, $pid) = stalled_client($node, $rows, 'SELECT pg_advisory_lock_shared(0)');
-		my $stuck = "SELECT wait_event = 'ClientWrite' FROM pg_stat_activity WHERE pid = $pid";
-		my $done = "SELECT count(*) = 1 FROM pg_locks WHERE pid = $pid AND mode = 'ShareLock' AND NOT granted";
-
-		$node->poll_query_until('postgres', "SELECT ($stuck) OR ($done)") or die 'client did not go on';
-		(sql($node, $stuck) eq 't' ? $too_many : $fit) = $rows;
-		kill_client($client);
-	}
-	$gate->quit;
-	return $fit - 4;
-}
-
 # Statements that begin after synchronous standbys are named, or others, make no ids that
 # those do not have, even of a tick of which there are some left.
 my $node = new_server(
@@ -171,65 +105,6 @@ foreach my $session (map { $_->[0] } @sessions)
 }
 is($ids, 5, 'the others make ids once no standby is required');
 like($errors, qr/\A[^\n]*canceling statement due to user request\s*\z/, 'and see no errors or other messages');
-
-# If the client of a canceled session does not read the error, others can still move the
-# mark.
-my $rows = rows_to_stall($node);
-set_and_reload($node, "synchronous_standby_names = 'nobody'");
-sleep 2.5;
-my ($stalled, $stalled_pid) = stalled_client($node, $rows, 'SELECT snowflake_nextval()');
-wait_until($node, $stalled_pid, "wait_event = 'SyncRep'", 'a session waits for the standby');
-sql($node, "SELECT pg_cancel_backend($stalled_pid)");
-wait_until($node, $stalled_pid, "wait_event = 'ClientWrite'", 'it is canceled, but cannot send the error');
-set_and_reload($node, "synchronous_standby_names = ''");
-sql_is($node, "SET statement_timeout = '20s'; SELECT snowflake_nextval() > 0", 't', 'others make ids');
-kill_client($stalled);
-$node->stop;
-
-# Clients that do not read their errors.  Each has one that an ordinary user, or the owner
-# of a database, can cause.  Nobody waits for them.
-$node = new_server('errors', 'snowflake.layout' => 'twitter', 'snowflake.max_wait' => 0);
-$rows = rows_to_stall($node);
-my @cases = (
-	# before anybody has made an id, so that the layout is not fixed yet
-	[ 'postgres', 'SELECT snowflake_timestamp(1)', '-c snowflake.layout=discord' ],
-	[ 'postgres', 'SELECT snowflake_nextval()', '-c snowflake.layout=discord' ],
-	[ 'postgres', 'SELECT snowflake_nextval()', '-c snowflake.worker_id=3' ],
-	[ 'postgres', 'SELECT snowflake_nextval(7)' ],
-	[ 'postgres', 'SELECT snowflake_reserve(0)' ],
-	[ 'postgres', 'SELECT snowflake_reserve(1000000)' ],
-	[ 'postgres', 'SELECT snowflake_advance(-1)' ],
-	[ 'postgres', 'SELECT snowflake_advance(9000000000000000000)' ],
-	[ 'far', 'SELECT snowflake_nextval()' ],
-	[ 'locked', 'SELECT snowflake_nextval()' ],
-	[ 'none', 'SELECT snowflake_nextval()' ],
-	[
-		'created',
-		'DROP EXTENSION snowflake; CREATE EXTENSION snowflake; SELECT snowflake_nextval(); SAVEPOINT s; DROP EXTENSION snowflake; CREATE EXTENSION snowflake; SELECT snowflake_nextval()'
-	]);
-add_database($node, $_) foreach 'far', 'locked', 'none', 'created';
-$node->safe_psql('far', "SELECT setval('snowflake_internal.mark', 9000000000000000000)");
-my $locker = $node->background_psql('locked');
-$locker->query_safe('BEGIN; REFRESH MATERIALIZED VIEW snowflake_internal.guard');
-$node->safe_psql('none', "ALTER MATERIALIZED VIEW snowflake_internal.guard RENAME TO put_away");
-my @stalled = map {
-	my ($database, $statement, $options) = @$_;
-	local $ENV{PGOPTIONS} = $options // '';
-	[ $_, stalled_client($node, $rows, $statement, $database) ];
-} @cases;
-wait_until($node, $_->[2], "wait_event = 'ClientWrite'", "stuck: $_->[0][1]") foreach @stalled;
-sql_is(
-	$node,
-	"SET statement_timeout = '30s'; SELECT count(snowflake_nextval()) FROM (SELECT pg_sleep(0.1) FROM generate_series(1, 25) OFFSET 0) AS s",
-	25, 'others make ids, and move the mark');
-$locker->query_safe('ROLLBACK');
-$locker->quit;
-$node->safe_psql('far', "SELECT setval('snowflake_internal.mark', 1)");
-$node->safe_psql('none', "ALTER MATERIALIZED VIEW snowflake_internal.put_away RENAME TO guard");
-my $in_time = "SET statement_timeout = '30s'; SELECT snowflake_nextval() > 0";
-sql_is([ $node, $_ ], $in_time, 't', "$_: others make ids") foreach 'far', 'locked', 'none';
-kill_client($_->[1]) foreach @stalled;
-sql_is([ $node, 'created' ], $in_time, 't', 'created: others make ids');
 $node->stop;
 
 # The module that looks for reports under locks finds one.

@@ -442,20 +442,6 @@ sql_fails([ $node, 'epoch' ], 'SELECT snowflake_nextval()', 'SF002', 'an epoch i
 add_sql_database($node, 'ended', "'uid-generator', 1");
 sql_fails([ $node, 'ended' ], 'SELECT snowflake_nextval()', 'SF003', 'a layout that has ended is an error');
 
-# A crash, after which the same ticks pass again
-my $insert = 'INSERT INTO kept SELECT snowflake_nextval() FROM generate_series(1, 3000)';
-add_sql_database($node, 'crashes', "'snowflake lane:0 sequence:4', 1, max_ahead => '1 hour'");
-$node->safe_psql('crashes', "CREATE TABLE kept (id bigint PRIMARY KEY); $insert");
-foreach my $round (1 .. 3)
-{
-	$node->safe_psql('crashes', $insert);
-	restart_with($node, stop => 'immediate', clock => -10 * $round);
-	$id = $node->safe_psql('crashes', 'SELECT max(id) FROM kept');
-	sql_is(
-		[ $node, 'crashes' ], "$insert; SELECT count(*) FROM kept WHERE id > $id", 3000,
-		'ids of time that passes again are greater than those that were kept');
-}
-
 # A crash after ids of the last second of a layout, and a clock beyond it
 my $epoch = POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(time + 900 - (1 << 20) / 1000));
 add_sql_database($node, 'last_tick', "'time:20 worker:4 sequence:4 epoch:$epoch', 1, max_ahead => '1 hour'");
@@ -557,16 +543,5 @@ INSERT INTO orders SELECT FROM generate_series(1, 100)});
 		[ $node, $way ], "SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_sql'", 0,
 		"$way: nothing is left");
 }
-
-# and ids from elsewhere
-add_sql_database($node, 'advances', "'snowflake', 1");
-sql_is(
-	[ $node, 'advances' ], q{
-SELECT snowflake_last_before(clock_timestamp() + interval '2 s') AS id \gset
-SELECT snowflake_advance(:id);
-SELECT snowflake_nextval() > :id;
-SELECT snowflake_advance(snowflake_currval() + 100000);
-SELECT snowflake_advance(:id);
-SELECT snowflake_nextval() > :id}, "\nt\n\n\nt", 'ids are above those from elsewhere');
 
 done_testing();

@@ -22,7 +22,7 @@ our @EXPORT = (
 	@PostgreSQL::Test::Utils::EXPORT, @Test::More::EXPORT, qw(
 	  sleep time
 	  new_server new_hunting_server new_registry lease_from add_database add_sql_database new_standby restart_with
-	  lease_worker_of sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails awaited_seconds open_session
+	  lease_worker_of sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails open_session
 	  start_clients finish_clients run_clients wait_until_alone
 	  begin_query take_errors wait_until
 	  set_and_reload crash wait_for_connections
@@ -333,17 +333,6 @@ sub sql_fails
 	return $ok;
 }
 
-# How many seconds a call that fails would have to wait for the clock, by its message.
-sub awaited_seconds
-{
-	my ($where, $sql) = @_;
-	my (undef, $message) = sqlstate_of($where, $sql);
-	my ($time, $awaited) = $message =~ /time that ids follow is (.*), and has to reach (.*) before the next id/
-	  or return $message;
-
-	return sql($where, "SELECT extract(epoch FROM '$awaited'::timestamptz - '$time')");
-}
-
 sub sql_succeeds
 {
 	my ($where, $sql, $name, $pattern) = @_;
@@ -627,7 +616,7 @@ my $clock_library;
 
 # The file that clock.c maps: a number of settings, and the index of the current one.
 my $clock_settings = 255;
-my $clock_current = $clock_settings * 16;
+my $clock_current = $clock_settings * 8;
 # When the machine was booted: determined once, as each reading would be a bit different;
 # time passes before the second clock is read.
 my $boot_time = max(map { time - clock_gettime(CLOCK_BOOTTIME) } 1 .. 10);
@@ -639,12 +628,11 @@ sub server_time
 	return $boot_time + clock_gettime(CLOCK_BOOTTIME);
 }
 
-# Set the wall clock of a server off by a number of seconds.  It runs on from there or,
-# if $per_look is given, moves only when it is read, by that many microseconds.  Other
+# Set the wall clock of a server off by a number of seconds, from where it runs on.  Other
 # clocks stay as they are, as in a real step.
 sub set_clock
 {
-	my ($node, $offset, $per_look) = @_;
+	my ($node, $offset) = @_;
 	my $path = $node->basedir . '/clock';
 	my ($file, $current);
 
@@ -653,8 +641,8 @@ sub set_clock
 	sysseek($file, $clock_current, SEEK_SET);
 	sysread($file, $current, 1);
 	$current = (ord($current) + 1) % $clock_settings;
-	sysseek($file, $current * 16, SEEK_SET);
-	syswrite($file, pack('q2', (($per_look ? time : $boot_time) + $offset) * 1e9, ($per_look // 0) * 1e3));
+	sysseek($file, $current * 8, SEEK_SET);
+	syswrite($file, pack('q', ($boot_time + $offset) * 1e9));
 	sysseek($file, $clock_current, SEEK_SET);
 	syswrite($file, chr $current) or die "could not set clock: $!";
 	close $file;

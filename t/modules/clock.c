@@ -2,17 +2,14 @@
  * A server clock that a test can set.
  *
  * This preloaded library interposes the functions that tell the time of day.
- * They return either the time since boot plus an offset, which no step of the
- * real clock changes, or a time that advances only when it is looked at, by
- * the same amount each time.  The file that SNOWFLAKE_TEST_CLOCK names says
- * which.  All processes of a server map this file, so a look takes no lock and
- * no memory, and a signal handler may take one.  Other clocks are left alone,
- * as they are when a real clock is set.
- * Only the clock that counts from boot advances along with the looks, because
- * these make time pass, and do not step a clock.
+ * They return the time since boot plus an offset, which no step of the real
+ * clock changes.  The file that SNOWFLAKE_TEST_CLOCK names has the offset.  All
+ * processes of a server map this file, so a look takes no lock and no memory,
+ * and a signal handler may take one.  Other clocks are left alone, as they are
+ * when a real clock is set.
  *
- * To set the clock, a test fills in another setting than the current one, and
- * then makes it current by writing one byte: nobody sees half of a setting.
+ * To set the clock, a test fills in another offset than the current one, and
+ * then makes it current by writing one byte: nobody sees half of an offset.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -26,17 +23,10 @@
 
 #define NS_PER_S	INT64_C(1000000000)
 
-/* In ns.  The time is an offset if looks do not advance it. */
-struct setting
-{
-	int64_t		time;
-	int64_t		per_look;
-};
-
 /* The file, as set_clock() in SnowflakeTest.pm writes it. */
 static struct
 {
-	struct setting settings[255];
+	int64_t		offsets[255];	/* in ns */
 	uint8_t		current;
 }		   *file;
 
@@ -61,33 +51,18 @@ map_file(void)
 int
 clock_gettime(clockid_t clock, struct timespec *now)
 {
-	struct setting *setting;
 	int64_t		time;
 	int			result;
 
 	if (file == NULL ||
-		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE &&
-		 clock != CLOCK_BOOTTIME))
+		(clock != CLOCK_REALTIME && clock != CLOCK_REALTIME_COARSE))
 		return syscall(SYS_clock_gettime, clock, now);
 	result = syscall(SYS_clock_gettime, CLOCK_BOOTTIME, now);
-	if (result != 0)
-		return result;
-	setting =
-		&file->settings[__atomic_load_n(&file->current, __ATOMIC_ACQUIRE)];
-	if (clock == CLOCK_BOOTTIME)
-	{
-		if (setting->per_look == 0)
-			return result;
-		time = __atomic_load_n(&setting->time, __ATOMIC_SEQ_CST);
-	}
-	else if (setting->per_look != 0)
-		time = __atomic_add_fetch(&setting->time, setting->per_look,
-								  __ATOMIC_SEQ_CST);
-	else
-		time = now->tv_sec * NS_PER_S + now->tv_nsec + setting->time;
+	time = now->tv_sec * NS_PER_S + now->tv_nsec +
+		file->offsets[__atomic_load_n(&file->current, __ATOMIC_ACQUIRE)];
 	now->tv_sec = time / NS_PER_S;
 	now->tv_nsec = time % NS_PER_S;
-	return 0;
+	return result;
 }
 
 int
