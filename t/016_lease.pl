@@ -173,24 +173,6 @@ $lookup->wait_for_log(qr/could not lease .*: could not translate host name/);
 pass('a database was dropped meanwhile');
 $lookup->stop;
 
-# after which other hosts are tried, even if the lease has to be renewed often
-$lookup->append_conf(
-	'postgresql.conf',
-	sprintf(
-		"snowflake.registry = 'host=slow2.invalid,%s port=%s,%s dbname=postgres'\nsnowflake.registry_lease = '6s'",
-		$registry->host, $registry->port, $registry->port));
-start_with_library($lookup, "$resolver.so");
-makes_ids_again($lookup, 'ids are made although the lookup of the first of two hosts takes long');
-sql($registry, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'snowflake'");
-my %codes;
-foreach (1 .. 50)
-{
-	$codes{ (sqlstate_of($lookup, 'SELECT snowflake_nextval()'))[0] }++;
-	sleep 0.2;
-}
-is(join(' ', %codes), '00000 50', 'and go on being made when the connection is lost');
-$lookup->stop;
-
 # a server that gave up waiting is not granted anything later
 my $locker = $registry->background_psql('postgres');
 $locker->query_safe('BEGIN; SELECT FROM snowflake_registry.registry FOR UPDATE');
@@ -263,25 +245,6 @@ sql_becomes_true(
 fails($hosts, qr/renewed after each third/, 'lease worker paused');
 kill 'CONT', $worker;
 makes_ids_again($hosts, 'ids are made when the lease worker continues');
-
-# one that was terminated, before it is started again
-my ($session) = open_session($hosts);
-my ($postmaster) = split /\n/, slurp_file($hosts->data_dir . '/postmaster.pid');
-kill 'STOP', $postmaster;
-kill 'TERM', $worker;
-foreach (1 .. 100)
-{
-	last if $session->query('SELECT lease_state FROM snowflake_status()') =~ /released/;
-	sleep 0.1;
-}
-$session->query("SET snowflake.max_wait = 0;\nSELECT snowflake_nextval()");
-like(
-	take_errors($session), qr/no lease.*given back/s,
-	'no ids are made for a moment after the lease worker was terminated');
-is( $session->query('SELECT state, lease_state FROM snowflake_status()'), "no lease|released",
-	'and the state shows it');
-kill 'CONT', $postmaster;
-$session->quit;
 restart_with($hosts, conf => 'max_worker_processes = 0');
 fails($hosts, qr/asks the registry for a lease.*max_worker_processes/, 'lease worker not started');
 sql_is($hosts, 'SELECT lease_state FROM snowflake_status()', 'not asked', 'the state shows it');
@@ -302,58 +265,6 @@ sql_fails(
 	$other, 'SELECT snowflake_nextval()', 'F0000', 'no ids are made unless the library is preloaded',
 	qr/shared_preload_libraries/);
 $other->stop;
-
-# The lease worker's library validates connection strings, and is loaded when there is
-# one.  A postmaster that cannot load it keeps running.
-my $empty = new_server('empty', preload => 1);
-sql_is($empty, "SELECT pg_read_file('/proc/self/maps') ~ 'libpq'", 'f', 'without a registry, libpq is not loaded');
-sql_fails(
-	$empty, "ALTER SYSTEM SET snowflake.registry = 'nonsense'", '22023',
-	'a connection string is validated nevertheless');
-$log_end = -s $empty->logfile;
-set_and_reload($empty, "dynamic_library_path = '/nowhere'\nsnowflake.registry = 'host=nowhere'");
-$empty->wait_for_log(qr/invalid value for parameter "snowflake.registry"/, $log_end);
-like(
-	slurp_file($empty->logfile, $log_end), qr/library of the lease worker could not be loaded: .*snowflake_lease/,
-	'a missing library cannot validate it');
-sql_is($empty, 'SELECT 1', 1, 'and the server keeps running');
-$empty->stop;
-
-# Leases that come and go while many clients make ids: all ids are within a range that
-# this server was granted, whatever the registry does.
-
-restart_with($node, conf => "snowflake.registry_lease = '2s'");
-makes_ids_again($node, 'ids are made with a short lease');
-my @collectors = start_collectors($node, 8);
-foreach my $round (1 .. 8)
-{
-	sql($registry, 'UPDATE snowflake_registry.lease SET instance = NULL');
-	sleep 0.3;
-	sql($registry, 'UPDATE snowflake_registry.lease SET instance = gen_random_uuid()')
-	  if $round % 4 == 0;
-	sleep 1;
-}
-wait_for_lines(50_000, map { $_->{ids} } @collectors);
-my $errors = stop_collectors(@collectors);
-# a lease begins above all that the one before may have been used for, so ids can be ahead
-delete @$errors{ 'SF001', 'SF004' };
-is(join(' ', %$errors), '', 'the only errors are that there is no lease, or that ids are ahead');
-my ($ids, $duplicates) = count_duplicates(@collectors);
-is($duplicates, 0, 'no id is made twice while leases came and went');
-cmp_ok($ids, '>', 50_000, 'many ids were made');
-
-my $dir = PostgreSQL::Test::Utils::tempdir();
-system(print_ids(@collectors) . " > $dir/ids");
-chmod 0755, $dir;
-sql($registry, "CREATE EXTENSION snowflake; CREATE TABLE ids (id bigint); COPY ids FROM '$dir/ids'");
-cmp_ok(sql($registry, 'SELECT count(DISTINCT snowflake_worker_id(id)) FROM ids'), '>', 2, 'with several worker ids');
-sql_is($registry, <<'EOC', 0, 'each id is within a lease');
-SELECT count(*)
-FROM (SELECT DISTINCT snowflake_worker_id(id) AS worker_id, snowflake_timestamp(id) AS instant FROM ids) AS used
-WHERE NOT EXISTS (SELECT FROM granted
-	WHERE granted.worker_id = used.worker_id AND holder = 'first'
-		AND starts <= instant AND instant < ends)
-EOC
 $node->stop;
 $registry->stop;
 
@@ -379,15 +290,12 @@ sql_is($alone, 'SELECT DISTINCT state FROM snowflake_registry.leases', 'released
 $stopped->_update_pid(0);
 $alone->stop;
 
-# A registry that is promoted without its first lease, as a standby that is behind
+# A renewal waits for others no longer than a server waits for it.
 
 my $lagging = new_registry('first');
-$lagging->backup('unused');
 my $acquire =
   "SELECT ends FROM snowflake_registry.acquire('server', gen_random_uuid(), 'time:41 worker:2 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z', 4, clock_timestamp(), '1 min')";
-$ends = sql($lagging, $acquire);
-
-# a renewal waits for others no longer than a server waits for it
+sql($lagging, $acquire);
 $locker = $lagging->background_psql('postgres');
 $locker->query_safe('BEGIN; SELECT FROM snowflake_registry.lease FOR UPDATE');
 sql_fails(
@@ -396,16 +304,7 @@ sql_fails(
 	'55P03', 'a renewal does not wait for others for long');
 $locker->quit;
 
-my $promoted = PostgreSQL::Test::Cluster->new('promoted');
-$promoted->init_from_backup($lagging, 'unused', has_streaming => 1);
-$promoted->append_conf('postgresql.conf', "primary_conninfo = ''");
 $lagging->stop('immediate');
-$promoted->start;
-$promoted->promote;
-is(sql($promoted, $acquire), '', 'a promoted registry grants nothing that may be leased');
-sql_is(
-	$promoted, "SELECT lost_until > '$ends' FROM snowflake_registry.registry", 't',
-	'until all leases of the old one have ended');
 
 # A failover of the registry, while the clock of the server is behind by an hour.  If no lease
 # can be missing, it goes unnoticed; if one can, there are no ids for 2 x max_clock_lead +

@@ -55,14 +55,6 @@ run_clients(
 	$node, '--client=8 --transactions=2000', 'clients make ids',
 	'SELECT snowflake_nextval() FROM generate_series(1, 7);');
 sql_becomes_true($node, 'SELECT ids = 8 * 2000 * 7 FROM snowflake_stat()', 'all ids are counted');
-my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-sql($node, 'SELECT snowflake_stat_reset()');
-sql($node, "SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 1000)");
-sql_becomes_true($node, 'SELECT ids = 1000 FROM snowflake_stat()', 'even those of parallel workers');
-sql_fails(
-	$node,
-	"SET $force = on; SELECT count(snowflake_nextval()) FROM generate_series(1, 10);\nRESET $force; SELECT snowflake_currval()",
-	'55000', 'and the leader made none itself');
 
 # a session that then stays idle, however its transaction ended
 my $session = $node->background_psql('postgres', on_error_stop => 0);
@@ -136,18 +128,6 @@ wait_event_is($node, 'SnowflakeMark');
 $locker->query_safe('ROLLBACK');
 $locker->quit;
 
-# a step back under a running session
-$session = $node->background_psql('postgres');
-wait_until_alone($session);
-$before = stat_of($node, 'ids');
-$session->query('SELECT snowflake_nextval()');
-set_clock($node, -1);
-sleep 1.5;
-$session->query('SELECT snowflake_nextval()');
-sql_becomes_true($node, "SELECT ids = $before + 2 FROM snowflake_stat()", 'ids are counted after a step back');
-$session->quit;
-set_clock($node, 0);
-
 # an incomplete mark
 foreach my $sql (
 	'ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED',
@@ -214,11 +194,6 @@ sql_fails(
 	$long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'))", '55000',
 	'an advance by an hour is refused', qr/cannot be advanced too far ahead.*DETAIL: .*max_ahead.*HINT: .*force/s);
 is(status_of($long_tick, 'state'), 'ready', 'and changes nothing');
-sql($long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'), force => true)");
-is(status_of($long_tick, 'state'), 'ready', 'an advance by force succeeds');
-sql_is(
-	$long_tick, "SELECT snowflake_timestamp(snowflake_nextval()) > now() + interval '59 min'", 't',
-	'and ids go on from there');
 $long_tick->stop;
 
 my $registry = new_registry('registry');
@@ -339,12 +314,6 @@ foreach my $case ([ 20, 'ready', '00000' ], [ 54, 'ready', '00000' ], [ 90, 'too
 }
 $other->stop;
 
-# a server that leases a worker id need not report it
-set_system($leasing, 4711);
-sql_becomes_true($leasing, "SELECT state = 'ready' FROM snowflake_status()", 'the server has a leased worker id again');
-sql($leasing, 'SELECT snowflake_nextval()');
-is(status_of($leasing, 'mark_from'), 4711, 'with a leased worker id, the status shows it');
-unlike(slurp_file($leasing->logfile), $copied, 'but the log does not');
 
 my $standby = new_standby($leasing, 'standby');
 is(status_of($standby, 'state'), 'standby', 'the state of a standby shows what it is');

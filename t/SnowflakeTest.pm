@@ -28,7 +28,7 @@ our @EXPORT = (
 	  set_and_reload crash wait_for_connections
 	  set_clock start_with_clock start_with_library
 	  can_use_mutants stage_directory mutate use_mutant with_mutants
-	  start_collectors wait_for_collectors stop_collectors wait_for_lines print_ids ids_of count_duplicates
+	  start_collectors wait_for_collectors stop_collectors wait_for_lines ids_of count_duplicates
 	  make_ids live_again live_from ids_by ids_until
 	));
 
