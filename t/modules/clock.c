@@ -3,10 +3,10 @@
  *
  * This preloaded library interposes the functions that tell the time of day.
  * They return the time since boot plus an offset, which no step of the real
- * clock changes.  The file that SNOWFLAKE_TEST_CLOCK names has the offset.  All
- * processes of a server map this file, so a look takes no lock and no memory,
- * and a signal handler may take one.  Other clocks are left alone, as they are
- * when a real clock is set.
+ * clock changes.  The file that SNOWFLAKE_TEST_CLOCK names has the offset.
+ * All processes of a server map this file, so a look takes no lock and no
+ * memory, and a signal handler may take one.  Other clocks are left alone, as
+ * they are when a real clock is set.
  *
  * To set the clock, a test fills in another offset than the current one, and
  * then makes it current by writing one byte: nobody sees half of an offset.
