@@ -1,8 +1,11 @@
 # Two servers lease the only worker id from a registry.  Servers, or only some backends,
 # are paused for longer than the lease, and restarted.  The clock of the second server
-# is behind, so that it would make the ids of the first one again.
+# is behind, so that it would make the ids of the first one again, even if a busy machine
+# lets it take over late.
 
 use SnowflakeTest;
+
+my $behind = 3;
 
 # Return the PIDs of a server and its children.
 sub processes
@@ -75,7 +78,7 @@ my %interruptions = (
 		$holder->stop;
 		wait_for_lease($other);
 		# the clock that is behind has to pass the ids of the other server
-		sleep 2;
+		sleep $behind + 0.5;
 		$start->();
 	});
 
@@ -86,14 +89,14 @@ sub hunt
 	my $one = new_registry("one_$name");
 	my %settings = lease_from(
 		$one, 'snowflake.layout' => 'snowflake worker:1 lane:1', 'snowflake.registry_lease' => '1s',
-		'snowflake.max_ahead' => '5s', 'snowflake.sequence_start' => 'zero', 'snowflake.max_wait' => 0,
+		'snowflake.max_ahead' => '20s', 'snowflake.sequence_start' => 'zero', 'snowflake.max_wait' => 0,
 		$mutant ? (mutant => $mutant) : ());
 	sql($one, "SELECT snowflake_registry.reserve(1, 'for the test')");
 
 	my @servers = (
 		new_server("first_$name", %settings),
 		new_server("second_$name", %settings, clock => 1));
-	set_clock($servers[1], -1.5);
+	set_clock($servers[1], -$behind);
 	my @all;
 
 	foreach my $round (@rounds)
@@ -103,10 +106,11 @@ sub hunt
 
 		push @collectors, start_collectors($_, 4) foreach @servers;
 		push @all, @collectors;
-		sleep 0.5;
+		# so that the other one meets these ids
+		sleep $behind + 0.5;
 		$interruptions{$round}->(
 			$holder, $other,
-			sub { $holder->name =~ /^second/ ? start_with_clock($holder, -1.5) : $holder->start });
+			sub { $holder->name =~ /^second/ ? start_with_clock($holder, -$behind) : $holder->start });
 		stop_collectors(@collectors);
 		@servers = ($other, $holder);
 	}
@@ -125,7 +129,6 @@ cmp_ok($leases, '>', 6, 'the lease changed hands');
 
 my %rounds = (
 	'goes on after its lease' => [ ('server paused') x 2 ],
-	'begins before its lease' => [ ('server paused') x 2 ],
 	'forgets what it used' => ['server restarted']);
 foreach my $mutant (with_mutants() ? sort keys %rounds : ())
 {
