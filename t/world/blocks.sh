@@ -124,13 +124,8 @@ check_sqlalchemy()
 	check_program "$name" /usr/bin/python3 "$programs/orders.py" "$clients/python" "postgresql+$driver://"
 }
 
-check_node()
-{
-	check_together "Node.js" 90000 node "$programs/hand_out.js" "$clients/node"
-}
-
 query 'CREATE EXTENSION snowflake; CREATE EXTENSION snowflake_registry' >/dev/null
-[ "$only" = sqlalchemy ] || check_node
+[ "$only" = sqlalchemy ] || check_together "Node.js" 90000 node "$programs/hand_out.js" "$clients/node"
 check_sqlalchemy psycopg2
 # SQLAlchemy supports psycopg 3 from 2.0 on
 ! /usr/bin/python3 -c 'import sqlalchemy.dialects.postgresql.psycopg' 2>/dev/null || check_sqlalchemy psycopg

@@ -58,8 +58,7 @@ export PGPORT=$bouncer_port
 check_client psql psql --no-psqlrc --quiet --tuples-only --no-align --file="$clients/psql.sql"
 check_client psycopg /usr/bin/python3 "$clients/psycopg3.py"
 check_client Node.js node "$clients/node.js"
-jdbc=(java -cp /usr/share/java/postgresql.jar)
-check_client JDBC "${jdbc[@]}" "$clients/Jdbc.java"
+check_client JDBC java -cp /usr/share/java/postgresql.jar "$clients/Jdbc.java"
 export PGPORT=$port
 
 # Blocks: several callers at once, in two processes, while psql makes ids
