@@ -41,8 +41,9 @@ CREATE TYPE snowflake_adopt.options AS (adopted_schema oid, whole_schema boolean
 CREATE TYPE snowflake_adopt.step AS (announcement text, relid oid, key name, statements text);
 
 -- The edition that is installed: the schema of its functions, those that make ids, a call that
--- advances them to $1, or NULL if the caller may not, and a new id.
-CREATE TYPE snowflake_adopt.generator AS (home text, id text, nextval text, advance text, new_id bigint);
+-- advances them to $1, or NULL if the caller may not, and a new id.  New ids of all sessions are
+-- greater than safe_id; they are greater than those up to last_id once an advance has made sure.
+CREATE TYPE snowflake_adopt.generator AS (home text, id text, nextval text, advance text, new_id bigint, safe_id bigint, last_id bigint);
 
 -- Anybody can create snowflake_id(), so it must belong to a role that can do what it wants anyway.
 CREATE FUNCTION snowflake_adopt.find_generator()
@@ -53,10 +54,10 @@ DECLARE
 	result snowflake_adopt.generator;
 BEGIN
 	SELECT quote_ident(nspname), id.oid::regprocedure, quote_ident(nspname) || '.snowflake_nextval()',
-		(SELECT format('%I.snowflake_advance($1%s)', nspname, CASE pronargs WHEN 2 THEN ', false' END)
+		(SELECT format('%I.snowflake_advance(greatest($1, 0)%s)', nspname, CASE pronargs WHEN 2 THEN ', false' END)
 		FROM pg_proc
 		WHERE proname = 'snowflake_advance' AND pronamespace = id.pronamespace AND proargtypes::text IN ('20', '20 16')
-			AND has_function_privilege(oid, 'EXECUTE'))
+			AND proowner = id.proowner AND has_function_privilege(oid, 'EXECUTE'))
 	INTO result.home, result.id, result.nextval, result.advance
 	FROM pg_proc AS id JOIN pg_namespace ON pg_namespace.oid = pronamespace JOIN pg_roles ON pg_roles.oid = proowner
 	WHERE proname = 'snowflake_id' AND pronargs = 0 AND prorettype = 'bigint'::regtype
@@ -69,7 +70,9 @@ BEGIN
 			HINT = 'Run CREATE EXTENSION snowflake, or call snowflake_configure() of snowflake_sql.';
 	END IF;
 	-- with the privileges of the caller
-	EXECUTE 'SELECT ' || result.id INTO result.new_id;
+	EXECUTE format('SELECT id, least(id, %1$s.snowflake_last_before(clock_timestamp() - interval ''1 minute'')),
+			greatest(id, %1$s.snowflake_last_before(clock_timestamp() + interval ''1 second''))
+		FROM %2$s AS id', result.home, result.id) INTO result.new_id, result.safe_id, result.last_id;
 	RETURN result;
 END
 $$;
@@ -92,13 +95,13 @@ RETURNS TABLE (root oid, name name, relid oid, attnum smallint) LANGUAGE SQL STA
 		CROSS JOIN LATERAL (SELECT attnum FROM pg_attribute WHERE attrelid = member AND attname = key.attname AND attnum > 0 OFFSET 0) AS attribute
 $$;
 
--- Integers, and domains, arrays and ranges made of them; new_type holds ids, and is NULL for ranges.
+-- Integers, and domains, arrays and ranges made of them; new_type holds ids, and is NULL for ranges and for arrays of arrays.
 CREATE FUNCTION snowflake_adopt.integer_types()
 RETURNS TABLE (type oid, new_type text, is_narrow boolean) LANGUAGE SQL STABLE AS $$
 	WITH RECURSIVE made (type, new_type, is_narrow) AS (
 		SELECT name::regtype::oid, 'bigint', name <> 'bigint' FROM unnest('{smallint,integer,bigint}'::text[]) AS name
 		UNION
-		SELECT next.oid, CASE WHEN next.typtype <> 'r' THEN new_type || CASE next.oid WHEN made_of.typarray THEN '[]' ELSE '' END END, is_narrow
+		SELECT next.oid, CASE WHEN next.typtype <> 'r' THEN new_type || CASE WHEN next.oid <> made_of.typarray THEN '' WHEN new_type NOT LIKE '%[]' THEN '[]' END END, is_narrow
 		FROM made JOIN pg_type AS made_of ON made_of.oid = type LEFT JOIN pg_range ON rngsubtype = type
 			JOIN pg_type AS next ON next.oid IN (made_of.typarray, rngtypid) OR next.typbasetype = type
 	)
@@ -153,8 +156,8 @@ RETURNS TABLE (relid oid, attnum smallint, num_roots bigint, clause text) LANGUA
 	GROUP BY member, pg_attribute.attnum, change.attname
 $$;
 
--- The columns that a caller has named; a table stands for all of its columns.
-CREATE FUNCTION snowflake_adopt.named_columns(adopted_schema oid, given text[])
+-- The columns that a caller has named; a table can stand for all of its columns.
+CREATE FUNCTION snowflake_adopt.named_columns(adopted_schema oid, given text[], kind text)
 RETURNS SETOF snowflake_adopt.key LANGUAGE plpgsql STABLE AS $$
 DECLARE
 	item text;
@@ -165,10 +168,10 @@ BEGIN
 			CROSS JOIN LATERAL (SELECT CASE cardinality(parts) WHEN 3 THEN parts ELSE NULL::text || parts END) AS full_name (name)
 			JOIN pg_class ON relname = name[2] AND relkind IN ('r', 'p')
 				AND relnamespace = CASE WHEN name[1] IS NULL THEN adopted_schema ELSE (SELECT oid FROM pg_namespace WHERE nspname = name[1]) END
-			JOIN pg_attribute ON attrelid = pg_class.oid AND attname = coalesce(name[3], attname) AND attnum > 0 AND NOT attisdropped
+			JOIN pg_attribute ON attrelid = pg_class.oid AND attname = coalesce(name[3], CASE kind WHEN 'table or column' THEN attname END) AND attnum > 0 AND NOT attisdropped
 		WHERE cardinality(name) <= 3;
 		IF NOT FOUND THEN
-			RAISE undefined_column USING MESSAGE = format('"%s" is not a table or column of schema %s', item, adopted_schema::regnamespace),
+			RAISE undefined_column USING MESSAGE = format('"%s" is not a %s of schema %s', item, kind, adopted_schema::regnamespace),
 				HINT = 'Write names as in SQL: table, table.column, or schema.table.column.';
 		END IF;
 	END LOOP;
@@ -178,8 +181,23 @@ $$;
 -- Whether an object is neither that of the system nor of an extension.
 CREATE FUNCTION snowflake_adopt.is_users(class regclass, object oid, schema oid)
 RETURNS boolean LANGUAGE SQL STABLE AS $$
-	SELECT object >= 16384 AND schema::regnamespace::text !~ '^snowflake_(internal|sql|adopt)$'
+	SELECT object >= 16384 AND schema::regnamespace::text !~ '^(snowflake_(internal|sql|adopt)$|pg_)'
 		AND NOT EXISTS (SELECT FROM pg_depend WHERE classid = class AND objid = object AND deptype = 'e')
+$$;
+
+-- Sequences that belong to keys (a, or i for an identity), and those that their defaults use (n).
+CREATE FUNCTION snowflake_adopt.sequences(keys snowflake_adopt.key[])
+RETURNS TABLE (relid oid, attname name, sequence regclass, deptype "char", "default" oid) LANGUAGE SQL STABLE AS $$
+	SELECT root, name, pg_class.oid, deptype, NULL
+	FROM snowflake_adopt.members(keys) AS member
+		JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = member.relid AND refobjsubid = attnum
+			AND classid = 'pg_class'::regclass AND deptype IN ('a', 'i')
+		JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
+	UNION
+	SELECT root, name, pg_class.oid, deptype, pg_attrdef.oid
+	FROM snowflake_adopt.members(keys) AS member JOIN pg_attrdef ON adrelid = member.relid AND adnum = attnum
+		JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND refclassid = 'pg_class'::regclass AND deptype = 'n'
+		JOIN pg_class ON pg_class.oid = refobjid AND relkind = 'S'
 $$;
 
 -- Columns that get their values from a sequence, and keys with other defaults or none.
@@ -200,14 +218,16 @@ RETURNS TABLE (relid oid, attname name, what text) LANGUAGE SQL STABLE AS $$
 			-- the only column of a primary key, which refers to nothing
 			EXISTS (SELECT FROM pg_index WHERE indrelid = attrelid AND indisprimary AND indnkeyatts = 1 AND indkey[0] = attnum)
 				AND NOT EXISTS (SELECT FROM pg_constraint WHERE contype = 'f' AND conrelid = attrelid AND attnum = ANY (conkey)),
-			-- currval() is the value of another column; an interrupted call has left a sequence
-			attidentity <> '' OR coalesce(expression ~ E'\\mnextval\\(' AND expression !~ E'\\m(currval|lastval|setval)\\('
-				OR expression ~ E'^[^(]*snowflake_(id|nextval)\\(' AND pg_get_serial_sequence(attrelid::regclass::text, attname) IS NOT NULL, false)
+			-- currval() is the value of another column; a name of type text makes no dependency; an interrupted call has left a sequence
+			attidentity <> '' OR coalesce(expression !~ E'\\m(currval|lastval|setval)\\(', false) AND (expression LIKE 'nextval(%'
+				OR EXISTS (SELECT FROM snowflake_adopt.sequences(ARRAY[(attrelid, attname)::snowflake_adopt.key])
+					WHERE deptype = 'n' OR deptype = 'a' AND expression ~ E'^[^(]*snowflake_(id|nextval)\\('))
 		) AS fact (is_integer, is_unique, is_alone, is_numbered)
 	WHERE relnamespace = adopted_schema AND relkind IN ('r', 'p') AND NOT relispartition
 		AND snowflake_adopt.is_users('pg_class', class.oid, relnamespace) AND attnum > 0 AND NOT attisdropped AND attgenerated = ''
-		-- a child may have a key of its own
-		AND (attinhcount = 0 OR attislocal)
+		-- a child may have a key where its parent has none
+		AND (attinhcount = 0 OR EXISTS (SELECT FROM pg_inherits JOIN pg_attribute AS parent ON parent.attrelid = inhparent
+			AND parent.attname = pg_attribute.attname WHERE inhrelid = class.oid AND NOT parent.atthasdef AND parent.attidentity = ''))
 		AND (is_numbered OR is_integer AND is_alone AND coalesce(expression !~ E'snowflake_(id|nextval)\\(', true))
 $$;
 
@@ -276,13 +296,13 @@ $$;
 -- The columns named in widen_columns; "*" stands for those that seem to refer to keys.
 CREATE FUNCTION snowflake_adopt.other_columns(options snowflake_adopt.options, keys snowflake_adopt.key[])
 RETURNS SETOF snowflake_adopt.key LANGUAGE SQL STABLE AS $$
-	SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*'))
+	SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*'), 'column')
 	UNION
 	SELECT reference.relid, reference.attname
 	FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference JOIN pg_class ON pg_class.oid = reference.relid
 	WHERE '*' = ANY (options.widen_columns) AND NOT is_fixed AND (options.whole_schema OR refers_to IS NOT NULL)
 		AND (relnamespace = options.adopted_schema OR pg_has_role(relowner, 'USAGE'))
-		AND (reference.relid, reference.attname) NOT IN (SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding))
+		AND (reference.relid, reference.attname) NOT IN (SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding, 'table or column'))
 $$;
 
 -- Functions with integers that seem to be ids; of other schemas, those that mention an adopted table.
@@ -350,21 +370,6 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL STABLE AS $$
 	SELECT '55000', format('partition %s is being detached', inhrelid::regclass), format('It belongs to table %s.', inhparent::regclass),
 		format('First run: ALTER TABLE %s DETACH PARTITION %s FINALIZE;', inhparent::regclass, inhrelid::regclass)
 	FROM snowflake_adopt.members(keys) JOIN pg_inherits ON inhparent = relid AND inhdetachpending
-$$;
-
--- Sequences that belong to keys (a, or i for an identity), and those that their defaults use (n).
-CREATE FUNCTION snowflake_adopt.sequences(keys snowflake_adopt.key[])
-RETURNS TABLE (relid oid, attname name, sequence regclass, deptype "char", "default" oid) LANGUAGE SQL STABLE AS $$
-	SELECT root, name, pg_class.oid, deptype, NULL
-	FROM snowflake_adopt.members(keys) AS member
-		JOIN pg_depend ON refclassid = 'pg_class'::regclass AND refobjid = member.relid AND refobjsubid = attnum
-			AND classid = 'pg_class'::regclass AND deptype IN ('a', 'i')
-		JOIN pg_class ON pg_class.oid = objid AND relkind = 'S'
-	UNION
-	SELECT root, name, pg_class.oid, deptype, pg_attrdef.oid
-	FROM snowflake_adopt.members(keys) AS member JOIN pg_attrdef ON adrelid = member.relid AND adnum = attnum
-		JOIN pg_depend ON classid = 'pg_attrdef'::regclass AND objid = pg_attrdef.oid AND refclassid = 'pg_class'::regclass AND deptype = 'n'
-		JOIN pg_class ON pg_class.oid = refobjid AND relkind = 'S'
 $$;
 
 CREATE FUNCTION snowflake_adopt.sequence_users(keys snowflake_adopt.key[])
@@ -573,17 +578,13 @@ RETURNS SETOF snowflake_adopt.value LANGUAGE SQL AS $$
 		CROSS JOIN LATERAL snowflake_adopt.attempt(query, new_id, callers_path)
 $$;
 
--- New ids of all sessions are greater than ids from a minute ago; above those, an advance
--- makes sure.
 CREATE FUNCTION snowflake_adopt.value_problems(found snowflake_adopt.value[], generator snowflake_adopt.generator, callers_path text)
 RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL AS $$
 	WITH value AS MATERIALIZED (
-		SELECT value.*, format('%s.%I', relid::regclass, attname) AS label, result::bigint[] AS bounds
-		FROM unnest(found) AS value CROSS JOIN snowflake_adopt.attempt(format('SELECT ARRAY[
-			least($1, %1$s.snowflake_last_before(clock_timestamp() - interval ''1 minute'')),
-			greatest($1, %1$s.snowflake_last_before(clock_timestamp() + interval ''1 second''))]', generator.home), generator.new_id, 'pg_catalog') AS bound (result)
+		SELECT value.*, format('%s.%I', relid::regclass, attname) AS label FROM unnest(found) AS value
 	)
-	SELECT code, message, format('The largest value of column %s must be known.', label), 'Ask a role that bypasses row security.'
+	SELECT code, message, format('The largest value of column %s must be known.', label),
+		CASE code WHEN '42501' THEN 'Ask a role that may read all rows.' ELSE 'Remove what this is due to.' END
 	FROM value
 	WHERE code IS NOT NULL
 	UNION ALL
@@ -591,10 +592,10 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL AS $$
 		format('A new id does not meet CHECK (%s).', condition), 'Drop the constraint first.'
 	FROM value JOIN pg_attribute ON attrelid = relid AND pg_attribute.attname = value.attname
 		JOIN pg_constraint ON conrelid = relid AND contype = 'c' AND conkey = ARRAY[attnum]
+		JOIN pg_class ON pg_class.oid = relid CROSS JOIN pg_get_expr(conbin, conrelid, true) AS condition
 		-- functions of another owner are left alone
-		JOIN pg_class ON pg_class.oid = relid AND relowner = current_user::regrole
-		CROSS JOIN pg_get_expr(conbin, conrelid, true) AS condition
-		CROSS JOIN LATERAL snowflake_adopt.attempt(format('SELECT CASE WHEN (%s) IS FALSE THEN 1 END FROM (SELECT $1 AS %I) AS row', condition, value.attname),
+		CROSS JOIN LATERAL snowflake_adopt.attempt(CASE WHEN relowner = current_user::regrole THEN
+			format('SELECT CASE WHEN (%s) IS FALSE THEN 1 END FROM (SELECT $1 AS %I) AS row', condition, value.attname) END,
 			generator.new_id, callers_path) AS trial
 	-- one that needs the present type is found later
 	WHERE trial.result IS NOT NULL
@@ -606,14 +607,14 @@ RETURNS SETOF snowflake_adopt.problem LANGUAGE SQL AS $$
 	FROM value CROSS JOIN LATERAL snowflake_adopt.attempt(format('SELECT coalesce(to_char(
 		%1$s.snowflake_timestamp(CASE WHEN $1 <= %1$s.snowflake_last_before(''infinity''::timestamptz) THEN $1 END)
 		AT TIME ZONE ''UTC'', ''"until" YYYY-MM-DD''), ''as long as the layout lasts'')', generator.home),
-		CASE WHEN largest > bounds[2] THEN largest END, 'pg_catalog') AS date (until)
-	WHERE largest > bounds[2]
+		CASE WHEN largest > generator.last_id THEN largest END, 'pg_catalog') AS date (until)
+	WHERE largest > generator.last_id
 	UNION ALL
 	SELECT '42501', format('column %s has values that are as large as new snowflake ids', label),
 		format('The largest is %s, and a new id is %s.', largest, generator.new_id),
 		'Try again in a minute, or have the owner of the database grant EXECUTE on snowflake_advance().'
 	FROM value
-	WHERE largest > bounds[1] AND largest <= bounds[2] AND generator.advance IS NULL
+	WHERE largest > generator.safe_id AND largest <= generator.last_id AND generator.advance IS NULL
 $$;
 
 -- Statements that give keys their default, NULL if they make ids, and others for their sequences.
@@ -644,7 +645,7 @@ RETURNS TABLE (relid oid, attname name, defaults text, sequences text) LANGUAGE 
 			OR (relid, attname) NOT IN (SELECT used.relid, used.attname FROM sequence AS used WHERE used.deptype = 'n'))
 		GROUP BY relid, attname
 	), kept (root, name, sequence, widening) AS (
-		SELECT DISTINCT ON (relid, attname) relid, attname, sequence::text, format('ALTER SEQUENCE %s AS bigint NO MAXVALUE', sequence)
+		SELECT DISTINCT ON (relid, attname) relid, attname, sequence::text, format('ALTER SEQUENCE %s AS bigint MAXVALUE 9223372036854775807', sequence)
 		FROM sequence WHERE deptype = 'n' AND options.keep_currval
 	)
 	SELECT root, name, CASE WHEN NOT bool_and(makes_ids AND atttypid = 'bigint'::regtype) THEN
@@ -695,7 +696,7 @@ SET quote_all_identifiers = off
 AS $$
 #variable_conflict use_column
 DECLARE
-	generator CONSTANT snowflake_adopt.generator := snowflake_adopt.find_generator();
+	generator snowflake_adopt.generator := snowflake_adopt.find_generator();
 	label CONSTANT text := CASE WHEN options.whole_schema THEN format('schema %s', options.adopted_schema::regnamespace)
 		ELSE format('column %s.%I', keys[1].relid::regclass, keys[1].attname) END;
 	problems snowflake_adopt.problem[] := ARRAY(SELECT p FROM snowflake_adopt.key_problems(keys) AS p);
@@ -717,6 +718,8 @@ BEGIN
 	found := ARRAY(SELECT v FROM snowflake_adopt.greatest_values(
 		ARRAY(SELECT (relid, attname)::snowflake_adopt.key FROM snowflake_adopt.key_statements(keys, options, generator) WHERE defaults IS NOT NULL),
 		generator.new_id, options.callers_path, false) AS v);
+	-- that can take long, and rows with new ids are added
+	generator := snowflake_adopt.find_generator();
 	problems := problems || ARRAY(SELECT p FROM snowflake_adopt.value_problems(found, generator, options.callers_path) AS p);
 	-- only the last thing in the way can be one that only a try finds
 	IF problems = '{}' THEN
@@ -775,10 +778,11 @@ SET jit = off
 SET quote_all_identifiers = off
 AS $$
 DECLARE
-	generator CONSTANT snowflake_adopt.generator := snowflake_adopt.find_generator();
+	generator snowflake_adopt.generator;
 	found snowflake_adopt.value;
 BEGIN
 	PERFORM snowflake_adopt.lock_tables(ARRAY[step.relid], true);
+	generator := snowflake_adopt.find_generator();
 	IF step.key IS NOT NULL THEN
 		found := snowflake_adopt.greatest_values(ARRAY[(step.relid, step.key)::snowflake_adopt.key], generator.new_id, options.callers_path, true);
 		PERFORM snowflake_adopt.fail(ARRAY(SELECT p FROM snowflake_adopt.value_problems(ARRAY[found], generator, options.callers_path) AS p), options);
@@ -796,7 +800,7 @@ RETURNS TABLE (number integer, line text) LANGUAGE SQL STABLE AS $$
 		SELECT reference.*, format('%s.%I: %s', relid::regclass, attname, reason) AS line
 		FROM snowflake_adopt.likely_references(options.adopted_schema, keys) AS reference
 		WHERE (options.whole_schema OR refers_to IS NOT NULL) AND (relid, attname) NOT IN (SELECT relid, attname
-			FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*')))
+			FROM snowflake_adopt.named_columns(options.adopted_schema, array_remove(options.widen_columns, '*'), 'column'))
 	), key AS MATERIALIZED (
 		SELECT member.*, attidentity, pg_get_expr(adbin, adrelid) AS expression
 		FROM snowflake_adopt.members(keys) AS member JOIN pg_attribute ON attrelid = relid AND pg_attribute.attnum = member.attnum
@@ -848,7 +852,7 @@ BEGIN
 			(3, 'functions with integers that seem to be ids have to be changed by hand', 'A new id is out of range there.'),
 			(4, 'sequences of adopted keys are used elsewhere',
 				'What calls nextval() there makes other numbers. Without keep_currval, currval() and lastval() fail.'),
-			(5, 'columns that are no keys of type serial or identity are left alone', 'Call snowflake_adopt() for those that are to make ids.'),
+			(5, 'columns that are no keys of type serial or identity are left alone', 'Call snowflake_adopt() for those that are to make ids, are integers, and are not inherited.'),
 			(6, 'published tables are widened',
 				'Widen the columns of subscribers first: otherwise they fail, and their slots hold back WAL here. Foreign tables and other copies of these have to follow, too.'),
 			(7, 'columns are no longer GENERATED ALWAYS', 'Values that an INSERT gives are used, also with OVERRIDING USER VALUE.'),
@@ -921,7 +925,7 @@ BEGIN
 	END IF;
 	IF options.whole_schema THEN
 		keys := ARRAY(SELECT (relid, attname)::snowflake_adopt.key FROM snowflake_adopt.schema_keys(options.adopted_schema)
-			WHERE what = 'ids' AND (relid, attname) NOT IN (SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding))
+			WHERE what = 'ids' AND (relid, attname) NOT IN (SELECT * FROM snowflake_adopt.named_columns(options.adopted_schema, options.excluding, 'table or column'))
 			ORDER BY relid, attname);
 	END IF;
 	PERFORM snowflake_adopt.notes(keys, options);
