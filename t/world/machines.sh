@@ -45,7 +45,7 @@ runs()
 
 	case $architecture in
 		"$(dpkg --print-architecture)") return ;;
-		i386) [ "$(dpkg --print-architecture)" != amd64 ] || return 0; emulator=qemu-i386 ;;
+		i386) [ "$(dpkg --print-architecture)" != amd64 ] || { runs_32_bits; return; }; emulator=qemu-i386 ;;
 		arm64) emulator=qemu-aarch64 ;;
 		armhf) emulator=qemu-arm ;;
 		*) emulator=qemu-$architecture ;;
@@ -62,6 +62,15 @@ runs()
 	cat "/usr/lib/binfmt.d/$emulator.conf" >"$work/binfmt/register" 2>"$work/why" ||
 		{ echo "$emulator cannot be registered: $(<"$work/why")"; return 1; }
 	registered+=("$emulator")
+}
+
+# A kernel for 64 bits can be built without support for programs of 32 bits.
+runs_32_bits()
+{
+	gcc -m32 -nostdlib -static -x c -o "$work/exit" - <<-'END'
+		void _start(void) { __asm__("mov $1, %eax; xor %ebx, %ebx; int $0x80"); }
+	END
+	"$work/exit" 2>/dev/null || { echo "the kernel runs no programs of 32 bits"; return 1; }
 }
 
 check_machine()
