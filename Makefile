@@ -10,7 +10,6 @@ OBJS = \
 	src/clock.o \
 	src/decode.o \
 	src/extension.o \
-	src/flush.o \
 	src/generator.o \
 	src/lane.o \
 	src/layout.o \
@@ -20,7 +19,6 @@ OBJS = \
 	src/leaseworker.o \
 	src/settings.o \
 	src/shared.o \
-	src/slot.o \
 	src/stats.o \
 	src/status.o \
 	src/text.o \
@@ -64,10 +62,10 @@ ifeq ($(PORTNAME), linux)
 snowflake$(DLSUFFIX) snowflake_lease$(DLSUFFIX): LDFLAGS_SL += -Wl,-Bsymbolic
 endif
 
-# the version of the library is that of the extension
-src/status.o src/status.bc: override CPPFLAGS += \
+# the version of the libraries is that of the extension
+override CPPFLAGS += \
 	-DLIBRARY_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/snowflake.control)"'
-src/status.o src/status.bc: $(srcdir)/snowflake.control
+$(OBJS) snowflake_lease.o: $(srcdir)/snowflake.control
 
 # PGXS tracks headers only if the server was configured with --enable-depend
 $(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/registry/*.h)

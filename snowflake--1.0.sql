@@ -131,23 +131,39 @@ COMMENT ON SEQUENCE snowflake_internal.mark IS
 SELECT pg_catalog.pg_extension_config_dump('snowflake_internal.mark'::pg_catalog.regclass, '');
 GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
+-- what the query of the view returns at first; below, it is replaced
 CREATE FUNCTION snowflake_internal.current_guard(
 	OUT bound bigint,
 	OUT clock bigint,
 	OUT database bigint,
-	OUT layout bigint,
 	OUT system bigint)
-AS 'MODULE_PATHNAME', 'snowflake_current_guard'
-LANGUAGE C VOLATILE PARALLEL UNSAFE;
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS 'BEGIN bound := 0; clock := 0; database := 0; system := 0; END';
 
 REVOKE EXECUTE ON FUNCTION snowflake_internal.current_guard() FROM PUBLIC;
 
+CREATE MATERIALIZED VIEW snowflake_internal.guard USING heap AS
+SELECT bound, clock, database, system
+FROM snowflake_internal.current_guard();
+
+CREATE OR REPLACE FUNCTION snowflake_internal.current_guard(
+	OUT bound bigint,
+	OUT clock bigint,
+	OUT database bigint,
+	OUT system bigint)
+LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+AS $$
+BEGIN
+	SELECT guard.* INTO bound, clock, database, system FROM snowflake_internal.guard;
+	IF NOT FOUND THEN
+		RAISE object_not_in_prerequisite_state USING
+			MESSAGE = 'materialized view "snowflake_internal.guard" has no row';
+	END IF;
+END
+$$;
+
 COMMENT ON FUNCTION snowflake_internal.current_guard() IS
 'the row of snowflake_internal.guard, so that REFRESH keeps it';
-
-CREATE MATERIALIZED VIEW snowflake_internal.guard USING heap AS
-SELECT bound, clock, database, layout, system
-FROM snowflake_internal.current_guard();
 
 COMMENT ON MATERIALIZED VIEW snowflake_internal.guard IS
 'the guard of the mark, which no SQL command lowers';
@@ -157,10 +173,8 @@ COMMENT ON COLUMN snowflake_internal.guard.clock IS
 'the time that ids followed when the bound was written, in microseconds since 2000-01-01';
 COMMENT ON COLUMN snowflake_internal.guard.database IS
 'OID of the database for which the bound was written';
-COMMENT ON COLUMN snowflake_internal.guard.layout IS
-'a hash of the layout with which ids are made; 0 if none have been made yet';
 COMMENT ON COLUMN snowflake_internal.guard.system IS
-'the system identifier of the server that makes the ids, as in pg_control_system()';
+'the system identifier of the server that wrote the bound, as in pg_control_system()';
 
 CREATE FUNCTION snowflake_advance(id bigint, force boolean DEFAULT false)
 RETURNS void
@@ -318,22 +332,6 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
 'in the given layout, the tag of an id';
 
-CREATE FUNCTION snowflake_inspect(id bigint)
-RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'snowflake_inspect'
-LANGUAGE C STABLE STRICT PARALLEL SAFE ROWS 8;
-
-COMMENT ON FUNCTION snowflake_inspect(bigint) IS
-'a picture of an id, line by line';
-
-CREATE FUNCTION snowflake_inspect(id bigint, layout text)
-RETURNS SETOF text
-AS 'MODULE_PATHNAME', 'snowflake_inspect'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE ROWS 8;
-
-COMMENT ON FUNCTION snowflake_inspect(bigint, text) IS
-'in the given layout, a picture of an id, line by line';
-
 CREATE FUNCTION snowflake_from_timestamp(instant timestamptz)
 RETURNS bigint
 AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
@@ -402,19 +400,6 @@ COMMENT ON FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
 	integer, integer, integer) IS
 'the id that has these fields';
 
--- There are no defaults here, because they would make a call with only a timestamp
--- ambiguous.  The parameters before the layout have no names, so that a call by name
--- finds the function below.
-CREATE FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
-	integer, integer, integer, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_compose'
-LANGUAGE C IMMUTABLE PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_compose(timestamptz, integer, integer, integer,
-	integer, integer, integer, text) IS
-'the id of the given layout that has these fields: generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag';
-
 CREATE FUNCTION snowflake_compose(generated_at timestamptz,
 	layout text,
 	datacenter_id integer DEFAULT 0,
@@ -424,13 +409,12 @@ CREATE FUNCTION snowflake_compose(generated_at timestamptz,
 	sequence integer DEFAULT 0,
 	tag integer DEFAULT 0)
 RETURNS bigint
-LANGUAGE SQL IMMUTABLE PARALLEL SAFE
-RETURN @extschema@.snowflake_compose(generated_at, datacenter_id, worker_id,
-	timeline, lane, sequence, tag, layout);
+AS 'MODULE_PATHNAME', 'snowflake_compose'
+LANGUAGE C IMMUTABLE PARALLEL SAFE;
 
 COMMENT ON FUNCTION snowflake_compose(timestamptz, text, integer, integer,
 	integer, integer, integer, integer) IS
-'the id of the given layout that has these fields; those left out are 0';
+'the id of the given layout that has these fields';
 
 --
 -- Ids and time.  An id shows only the tick that it was made in, so the bounds of a
@@ -567,42 +551,6 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_capacity(text) IS
 'the given layout: when its ids begin (the epoch) and end, how many workers there can be, and the most ids that each can make per second';
 
---
--- Tables partitioned by range of their id: partitions by time
---
-
--- Look only at the catalogs of TimescaleDB itself: others could have made a schema of
--- that name.  The bounds of other keys look like ids, too.
-CREATE FUNCTION snowflake_internal.check_partitioned(parent regclass)
-RETURNS boolean
-LANGUAGE plpgsql STABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	is_hypertable boolean := false;
-BEGIN
-	IF EXISTS (SELECT FROM pg_partitioned_table JOIN pg_attribute ON attrelid = partrelid AND attnum = partattrs[0]
-			WHERE partrelid = parent AND partstrat = 'r' AND partnatts = 1 AND atttypid = 'bigint'::regtype) THEN
-		RETURN true;
-	END IF;
-	IF EXISTS (SELECT FROM pg_depend JOIN pg_extension ON refobjid = pg_extension.oid
-			WHERE classid = 'pg_class'::regclass AND objid = to_regclass('_timescaledb_catalog.hypertable')
-				AND refclassid = 'pg_extension'::regclass AND deptype = 'e' AND extname = 'timescaledb') THEN
-		EXECUTE 'SELECT EXISTS (SELECT FROM _timescaledb_catalog.hypertable JOIN pg_catalog.pg_class ON relname = table_name
-				JOIN pg_catalog.pg_namespace ON pg_namespace.oid = relnamespace AND nspname = schema_name
-			WHERE pg_class.oid = $1)'
-		INTO is_hypertable USING parent;
-	END IF;
-	RAISE wrong_object_type USING
-		MESSAGE = format('relation %s is not partitioned by snowflake id', parent),
-		HINT = CASE WHEN is_hypertable THEN 'The table is a hypertable, to which TimescaleDB adds chunks itself.'
-			ELSE 'Create the table with PARTITION BY RANGE on its bigint column.' END;
-END
-$$;
-
-COMMENT ON FUNCTION snowflake_internal.check_partitioned(regclass) IS
-'an error unless a table is partitioned by range of one bigint';
-
 CREATE FUNCTION snowflake_internal.layout(layout text)
 RETURNS text
 LANGUAGE SQL STABLE PARALLEL SAFE
@@ -612,6 +560,56 @@ END;
 
 COMMENT ON FUNCTION snowflake_internal.layout(text) IS
 'a layout or, if it is NULL, the one in force';
+
+CREATE FUNCTION snowflake_inspect(id bigint, layout text DEFAULT NULL)
+RETURNS SETOF text
+LANGUAGE SQL STABLE PARALLEL SAFE ROWS 8
+BEGIN ATOMIC
+	WITH field AS (
+		SELECT shift, rpad('|'::text, bits + 1) AS bar, right(value::bit(64)::text, bits) AS digits,
+			name || ' '::text || value::text || CASE WHEN name <> 'time'::text THEN ''::text ELSE ', which is '::text ||
+				rtrim(rtrim(to_char(timezone('UTC'::text, @extschema@.snowflake_timestamp(id, used)),
+				'YYYY-MM-DD"T"HH24:MI:SS.US'::text), '0'::text), '.'::text) || 'Z'::text END AS words
+		FROM snowflake_internal.layout(layout) AS used
+			CROSS JOIN LATERAL @extschema@.snowflake_layout(used) AS field
+			CROSS JOIN LATERAL (SELECT (id >> shift) & largest AS value) AS taken
+		WHERE id IS NOT NULL
+	)
+	SELECT string_agg(digits, ' '::text ORDER BY shift DESC) FROM field HAVING count(*) > 0
+	UNION ALL
+	SELECT rtrim(string_agg(bar, ''::text ORDER BY shift DESC)) FROM field HAVING count(*) > 0
+	UNION ALL
+	(SELECT coalesce((SELECT string_agg(bar, ''::text ORDER BY above.shift DESC)
+			FROM field AS above WHERE above.shift > field.shift), ''::text) || words
+	FROM field ORDER BY shift);
+END;
+
+COMMENT ON FUNCTION snowflake_inspect(bigint, text) IS
+'a picture of an id, line by line; in the given layout, or in the one in force';
+
+--
+-- Tables partitioned by range of their id: partitions by time
+--
+
+-- The bounds of other keys look like ids, too.
+CREATE FUNCTION snowflake_internal.check_partitioned(parent regclass)
+RETURNS boolean
+LANGUAGE plpgsql STABLE PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	IF NOT EXISTS (SELECT FROM pg_partitioned_table JOIN pg_attribute ON attrelid = partrelid AND attnum = partattrs[0]
+			WHERE partrelid = parent AND partstrat = 'r' AND partnatts = 1 AND atttypid = 'bigint'::regtype) THEN
+		RAISE wrong_object_type USING
+			MESSAGE = format('relation %s is not partitioned by snowflake id', parent),
+			HINT = 'Create the table with PARTITION BY RANGE on its bigint column. To a hypertable, TimescaleDB adds chunks itself.';
+	END IF;
+	RETURN true;
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.check_partitioned(regclass) IS
+'an error unless a table is partitioned by range of one bigint';
 
 CREATE FUNCTION snowflake_internal.partition_bounds(parent regclass,
 	OUT partition regclass,
@@ -906,14 +904,6 @@ COMMENT ON FUNCTION snowflake_create_partitions(regclass, interval, timestamptz,
 -- Monitoring
 --
 
-CREATE FUNCTION snowflake_internal.version()
-RETURNS text
-LANGUAGE SQL STABLE
-RETURN coalesce((SELECT extversion FROM pg_catalog.pg_extension WHERE extname = 'snowflake'), '');
-
-COMMENT ON FUNCTION snowflake_internal.version() IS
-'the version of the extension, which can differ from that of the library; an empty text if a snapshot is older';
-
 CREATE FUNCTION snowflake_status(
 	OUT state text,
 	OUT hint text,
@@ -926,12 +916,10 @@ CREATE FUNCTION snowflake_status(
 	OUT ids_ahead interval,
 	OUT mark bigint,
 	OUT mark_ahead interval,
-	OUT mark_from bigint,
 	OUT lease_state text,
 	OUT lease_starts timestamptz,
 	OUT lease_ends timestamptz,
 	OUT library_version text,
-	OUT extension_version text,
 	OUT preloaded boolean)
 AS 'MODULE_PATHNAME', 'snowflake_status'
 LANGUAGE C VOLATILE PARALLEL UNSAFE;
@@ -952,12 +940,11 @@ CREATE FUNCTION snowflake_stat(
 	OUT clock_steps_back bigint,
 	OUT largest_step_back double precision,
 	OUT too_far_ahead bigint,
-	OUT before_epoch bigint,
+	OUT clock_refused bigint,
 	OUT exhausted bigint,
 	OUT no_lease bigint,
 	OUT unusable_settings bigint,
 	OUT lock_not_available bigint,
-	OUT clock_refused bigint,
 	OUT too_many_databases bigint,
 	OUT last_step_back timestamptz,
 	OUT stats_reset timestamptz)

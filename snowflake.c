@@ -180,7 +180,6 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
 	int32		count = PG_GETARG_INT32(0);
 	int64		reservable;
-	CallWaits	waits = {0};
 	Datum		values[2];
 	bool		nulls[2] = {false};
 
@@ -208,7 +207,7 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 		int64		last_id;
 
 		CHECK_FOR_INTERRUPTS();
-		count -= GeneratorReserve(count, &first_id, &last_id, &waits);
+		count -= GeneratorReserve(count, &first_id, &last_id);
 		values[0] = Int64GetDatum(first_id);
 		values[1] = Int64GetDatum(last_id);
 		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values,

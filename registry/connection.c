@@ -27,26 +27,9 @@
 /* The same for all that is left to do once the server is being stopped. */
 #define SHUTDOWN_TIMEOUT	1000
 
-extern PGDLLEXPORT char *SnowflakeCheckConnectionString(const char *text);
-
 static PGconn *connection = NULL;
 static int	next_host = 0;		/* index of the next host to try */
 static bool gave_up_standbys;	/* the registry did not wait for them */
-
-/* Why libpq rejects a connection string, or NULL.  Any process may call it. */
-char *
-SnowflakeCheckConnectionString(const char *text)
-{
-	char	   *message = NULL;
-	char	   *reason = NULL;
-	PQconninfoOption *options = PQconninfoParse(text, &message);
-
-	if (options == NULL)
-		reason = message != NULL ? pchomp(message) : pstrdup("Out of memory.");
-	PQconninfoFree(options);
-	PQfreemem(message);
-	return reason;
-}
 
 void
 ConnectionClose(void)

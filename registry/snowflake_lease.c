@@ -333,6 +333,14 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 	Datum		token;
 	long		backoff = FIRST_BACKOFF;
 
+	/* this library may have been replaced since the server was started */
+	if (strcmp(interface->version, LIBRARY_VERSION) != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("library of the snowflake lease worker was replaced while the server was running"),
+				 errdetail("It is of version %s, but the server runs version %s.",
+						   LIBRARY_VERSION, interface->version),
+				 errhint("Restart the server.")));
 	snowflake = interface;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);

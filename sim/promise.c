@@ -430,8 +430,8 @@ PromiseIds(int64 first, int64 last)
 		PromiseBroken("id " INT64_FORMAT " is beyond the last tick", last);
 	check_lag(last, tick);
 	/* worker ids are elsewhere in ids of another layout */
-	if (!plan.transact && layouts[0].hash != layouts[1].hash &&
-		first <= database->largest[1 - layout])
+	if (!plan.transact && first <= database->largest[1 - layout] &&
+		memcmp(&layouts[0], &layouts[1], sizeof(Layout)) != 0)
 		PromiseBroken("id " INT64_FORMAT " is below " INT64_FORMAT ", which is of another layout",
 					  first, database->largest[1 - layout]);
 	database->largest[layout] = Max(database->largest[layout], last);
@@ -519,8 +519,6 @@ is_in_the_way(void)
 				LayoutTickInstant(world_layout, tick) > now - 20000 +
 				setting_max_ahead * INT64CONST(1000) / world_layout->tick /
 				2 * world_layout->tick;
-		case ERRCODE_SNOWFLAKE_BEFORE_EPOCH:
-			return disk->value == 0 && disk->guard.bound == 0;
 		case ERRCODE_SNOWFLAKE_NO_LEASE:
 			return plan.leased;
 		case ERRCODE_SNOWFLAKE_CLOCK_REFUSED:

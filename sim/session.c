@@ -64,7 +64,6 @@ make_id(void)
 static void
 reserve_ids(void)
 {
-	CallWaits	waits = {0};
 	int			count = RandomSize(256);
 
 	/* most layouts have no consecutive ids */
@@ -77,7 +76,7 @@ reserve_ids(void)
 	{
 		int64		first;
 		int64		last;
-		int			number = GeneratorReserve(count, &first, &last, &waits);
+		int			number = GeneratorReserve(count, &first, &last);
 
 		PromiseIds(first, last);
 		count -= number;

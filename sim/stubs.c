@@ -86,10 +86,10 @@ STUB(Datum, CallRow,
 /* instants are numbers here: no text of one is read or written */
 STUB(int, timestamp2tm,
 	 (Timestamp timestamp, int *zone, struct pg_tm *tm, fsec_t *fsec,
-	  const char **name, pg_tz * timezone),
+	  const char **name, pg_tz *timezone),
 	 -1)
 STUB(int, tm2timestamp,
-	 (struct pg_tm *tm, fsec_t fsec, int *zone, Timestamp * timestamp), -1)
+	 (struct pg_tm *tm, fsec_t fsec, int *zone, Timestamp *timestamp), -1)
 
 /* these are declared differently in each version */
 int			parse_no_text(void) __asm__("ParseDateTime");

@@ -256,8 +256,6 @@ TransactionRewrite(int which)
 		!OidIsValid(database->disk.extension))
 		return;
 	Say("gives the %s a new file", which == 0 ? "mark" : "guard");
-	if (which == 1)
-		database->disk.guard = MarkCurrentGuard();
 	database->disk.files[which] = ++last_file;
 	database->disk.rows[which] = current_xid();
 }

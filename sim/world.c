@@ -90,7 +90,6 @@ WorldLoadSettings(void)
 	memcpy(&setting_layout, configured_layout, sizeof(Layout));
 	setting_registry = plan.leased ? "host=registry" : "";
 	SyncRepStandbyNames = standby_names[configured_standby];
-	settings_changes++;
 	if (me != NULL)
 	{
 		/* no two are at the same time, even where the clock stands still */
@@ -339,7 +338,7 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 
 /* Set a flag of a process, as a signal handler of PostgreSQL does. */
 static void
-set_flag(Process *process, volatile sig_atomic_t * flag)
+set_flag(Process *process, volatile sig_atomic_t *flag)
 {
 	*(volatile sig_atomic_t *) ProcessStatic(process, (void *) flag) = true;
 }

@@ -56,64 +56,6 @@ CREATE TYPE snowflake_sql.layout AS (
 	largest bigint				-- the largest id
 );
 
--- An epoch in ISO-8601, converted to UTC.  It means the same whatever DateStyle and
--- TimeZone the session has.  Parallel workers cannot catch exceptions, so everything is
--- checked before it is converted.
-CREATE FUNCTION snowflake_sql.read_instant(value text, OUT instant timestamp, OUT reason text)
-LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-DECLARE
-	part text[] := regexp_match(value,
-		E'^([0-9]{4})-([0-9][0-9])-([0-9][0-9])[Tt]([0-9][0-9]):([0-9][0-9])(?::([0-9][0-9])(\\.[0-9]+)?)?(.*)$');
-	zone text[];
-	year integer;
-	month integer;
-	days CONSTANT integer[] := '{31,28,31,30,31,30,31,31,30,31,30,31}';
-	seconds integer;
-BEGIN
-	IF part IS NULL THEN
-		reason := format('"epoch:%s" is neither an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, nor Unix milliseconds, such as 1767225600000.', value);
-		RETURN;
-	ELSIF part[8] = '' THEN
-		reason := format('"epoch:%s" has no zone; append "Z" for UTC, or an offset such as "+01:00".', value);
-		RETURN;
-	ELSIF part[8] ~ '^[Zz]$' THEN
-		zone := '{+,0,0}';
-	ELSE
-		zone := regexp_match(part[8], '^([+-])([0-9][0-9]):?([0-9][0-9])?$');
-		IF zone IS NULL OR part[8] ~ ':$' THEN
-			reason := format('"epoch:%s" ends with "%s", which is not a zone; use "Z" for UTC, or an offset such as "+01:00".', value, part[8]);
-			RETURN;
-		END IF;
-	END IF;
-
-	reason := format('"epoch:%s" is not an instant of the calendar.', value);
-	year := part[1];
-	month := part[2];
-	IF year < 1 OR month NOT BETWEEN 1 AND 12 OR part[3]::integer < 1
-		OR part[3]::integer > days[month] + (month = 2 AND (year % 4 = 0 AND year % 100 <> 0 OR year % 400 = 0))::integer
-		OR part[5]::integer > 59 OR coalesce(part[6], '0')::integer > 60
-		OR zone[2]::integer > 15 OR coalesce(zone[3], '0')::integer > 59
-	THEN
-		RETURN;
-	END IF;
-	seconds := part[4]::integer * 3600 + part[5]::integer * 60 + coalesce(part[6], '0')::integer;
-	IF part[4]::integer > 24 OR part[4] = '24' AND (seconds > 86400 OR part[7] ~ '[1-9]') THEN
-		RETURN;
-	END IF;
-	instant := make_timestamp(year, month, part[3]::integer, 0, 0, 0)
-		+ make_interval(secs => seconds)
-		+ round(('0' || coalesce(part[7], '.0'))::double precision * 1000000) * interval '1 microsecond'
-		- (zone[1] || '1')::integer * make_interval(hours => zone[2]::integer, mins => coalesce(zone[3], '0')::integer);
-	IF instant < '0001-01-01' OR instant >= '10000-01-01' THEN
-		reason := format('"epoch:%s" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.', value);
-		RETURN;
-	END IF;
-	reason := NULL;
-END
-$$;
-
 -- The bits, tick and epoch that the words of a layout give.  They override those of a
 -- preset, which can only be the first word.  The fields are in the order of the text.
 CREATE FUNCTION snowflake_sql.read_words(layout text,
@@ -151,8 +93,7 @@ DECLARE
 	is_first boolean := true;
 	least_bits integer;
 	most_bits integer;
-	milliseconds numeric;
-	instant record;
+	part text[];
 BEGIN
 	fields := '{}';
 	bits := '{0,0,0,0,0,0,0}';
@@ -203,24 +144,18 @@ BEGIN
 					RETURN;
 				END IF;
 			WHEN 'epoch' THEN
-				milliseconds := CASE WHEN value ~ '^-?[0-9]+$' THEN value END;
-				IF milliseconds BETWEEN -9223372036854775808 AND 9223372036854775807 THEN
-					-- timestamptz begins at the lower bound; beyond the upper one,
-					-- microseconds do not fit a bigint
-					IF milliseconds NOT BETWEEN -210866803200000 AND 9223372036854775 THEN
-						reason := format('"epoch:%s" is out of range for a timestamp.', value);
-						RETURN;
-					END IF;
-					epoch := timestamp '1970-01-01'
-						+ div(milliseconds, 86400000)::integer * interval '24 hours'
-						+ mod(milliseconds, 86400000)::integer * interval '1 millisecond';
-				ELSE
-					instant := snowflake_sql.read_instant(value);
-					reason := instant.reason;
-					IF reason IS NOT NULL THEN
-						RETURN;
-					END IF;
-					epoch := instant.instant;
+				-- in the form in which it is shown, or in Unix milliseconds
+				part := regexp_match(value, E'^([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2}(?:\\.[0-9]+)?)Z$');
+				epoch := CASE
+					WHEN part IS NOT NULL THEN make_timestamp(greatest(part[1]::integer, 1), 1, 1, 0, 0, 0) +
+						make_interval(0, part[2]::integer - 1, 0, part[3]::integer - 1, part[4]::integer, part[5]::integer, part[6]::double precision)
+					-- timestamptz begins at the lower bound; beyond the upper one, microseconds do not fit a bigint
+					WHEN value ~ '^-?[0-9]+$' AND value::numeric BETWEEN -210866803200000 AND 9223372036854775 THEN timestamp '1970-01-01' +
+						div(value::numeric, 86400000)::integer * interval '24 hours' + mod(value::numeric, 86400000)::integer * interval '1 millisecond'
+				END;
+				IF epoch IS NULL OR part IS NOT NULL AND snowflake_sql.instant_to_text(epoch) <> value THEN
+					reason := format('"epoch:%s" is neither an instant in UTC, such as 2026-01-01T00:00:00Z or 2026-01-01T00:00:00.500Z, nor one in Unix milliseconds, such as 1767225600000.', value);
+					RETURN;
 				END IF;
 			ELSE
 				-- a field of the preset stays in its place, others go below
@@ -274,7 +209,6 @@ DECLARE
 	result snowflake_sql.layout;
 	key integer;
 	shift integer := 0;
-	sum text;
 BEGIN
 	words := snowflake_sql.read_words(layout);
 	IF words.reason IS NULL THEN
@@ -294,10 +228,7 @@ BEGIN
 			words.reason := format('The fields have %s bits, and an id has 63. For scale, %s bits of time at this tick last %s years.',
 				shift, words.bits[1], round(2::numeric ^ words.bits[1] * words.tick / 1000000 / 31557600, 1));
 		ELSIF result.fields[1] <> 1 THEN
-			SELECT string_agg(format(', (id >> %s) & %s is its %s', result.shifts[field], (1::bigint << words.bits[field]) - 1, names[field]), '' ORDER BY i)
-			INTO sum FROM unnest(result.fields) WITH ORDINALITY AS f (field, i) WHERE field <> 1;
-			words.reason := format('"%s" comes before "time", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz %L + ((id >> %s) & %s) * interval ''%s us'' is its time%s.',
-				names[result.fields[1]], snowflake_sql.instant_to_text(words.epoch), result.shifts[1], (1::bigint << words.bits[1]) - 1, words.tick, sum);
+			words.reason := format('"%s" comes before "time", which must be the first field, so that ids sort by time.', names[result.fields[1]]);
 		END IF;
 	END IF;
 	IF words.reason IS NOT NULL THEN
@@ -713,7 +644,7 @@ DECLARE
 	missing CONSTANT bigint := (tick - snowflake_sql.now_tick(layout) - settings.max_ahead) * layout.tick;
 BEGIN
 	IF clock_timestamp() < layout.epoch AT TIME ZONE interval '0' THEN
-		RAISE SQLSTATE 'SF002' USING MESSAGE = 'clock is before the epoch of the snowflake layout',
+		RAISE SQLSTATE 'SF001' USING MESSAGE = 'clock is before the epoch of the snowflake layout',
 			DETAIL = format('The clock says %s, and the layout is "%s".', clock_timestamp(), layout.text),
 			HINT = 'Set the clock of the server right, or choose a layout with an earlier epoch.';
 	ELSIF tick > layout.last_tick THEN
@@ -1119,12 +1050,7 @@ AS $$
 	('compose', 'generated_at timestamptz, layout text, datacenter_id integer DEFAULT 0, worker_id integer DEFAULT 0, '
 		'timeline integer DEFAULT 0, lane integer DEFAULT 0, sequence integer DEFAULT 0, tag integer DEFAULT 0', 'bigint', 'IMMUTABLE',
 		'RETURN snowflake_sql.compose(generated_at, ARRAY[datacenter_id, worker_id, timeline, lane, sequence, tag], @layout@)',
-		'the id of %s that has these fields; those left out are 0'),
-	-- with other names, so that a call by name finds the one above; without names, a dump would fail
-	('compose', 'of_time timestamptz, of_datacenter integer, of_worker integer, of_timeline integer, of_lane integer, '
-		'of_sequence integer, of_tag integer, layout text', 'bigint', 'IMMUTABLE',
-		'RETURN snowflake_sql.compose(of_time, ARRAY[of_datacenter, of_worker, of_timeline, of_lane, of_sequence, of_tag], @layout@)',
-		'the id of %s that has these fields: generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag'),
+		'the id of %s that has these fields'),
 	('nextval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.next_id()', 'make a new id'),
 	('id', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.next_id()',
 		'make a new id: snowflake_nextval() by another name'),

@@ -8,8 +8,6 @@ SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', 0, 31, 3, 3, 
 SELECT id, d.* FROM snowflake_compose('2026-03-04 05:06:07.89+00', lane => 2) AS id, snowflake_decode(id) AS d;
 
 -- With a layout: in order, or by name
-SELECT snowflake_compose('2022-06-28 16:07:40.105+00', 11, 26, 0, 0, 0, 0, 'twitter');
-SELECT snowflake_compose('2022-06-28 16:07:40.105+00', 11, 26, 0, 0, 0, 0, layout => 'twitter');
 SELECT snowflake_compose('2022-06-28 16:07:40.105+00', datacenter_id => 11, worker_id => 26, layout => 'twitter');
 SELECT snowflake_compose('2022-06-28 16:07:40.105+00', 'twitter', 11, 26);
 SELECT snowflake_compose(generated_at => '2022-06-28 16:07:40.105+00', datacenter_id => 11, worker_id => 26,
@@ -57,10 +55,9 @@ SELECT snowflake_compose('294276-12-31 23:00+00', 'time:41 tick:1us epoch:0');
 \echo :LAST_ERROR_SQLSTATE
 
 -- NULL stands for a field that the layout lacks, as in the result of decoding
-SELECT snowflake_compose(generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag, 'leaf')
+SELECT snowflake_compose(generated_at, 'leaf', datacenter_id, worker_id, timeline, lane, sequence, tag)
 FROM snowflake_decode(1116766490855473152, 'leaf');
 -- any other NULL makes the result NULL
 SELECT snowflake_compose(NULL) IS NULL AS no_time,
 	snowflake_compose(now(), worker_id => NULL) IS NULL AS no_worker,
-	snowflake_compose(now(), 0, 0, 0, 0, 0, 0, NULL) IS NULL AS no_layout,
-	snowflake_compose(now(), NULL::text) IS NULL AS no_layout_either;
+	snowflake_compose(now(), NULL::text) IS NULL AS no_layout;

@@ -47,8 +47,8 @@ SELECT snowflake_timestamp(-9223372036854775808, 'twitter');
 SELECT snowflake_decode(9007199254740992, 'js53');
 SELECT snowflake_decode(-1);
 -- the last tick that timestamptz can represent, and the first that it cannot
-SELECT snowflake_decode(largest, 'time:62') FROM (SELECT snowflake_compose(last_instant, 0, 0, 0, 0, 0, 0, 'time:62') AS largest FROM snowflake_capacity('time:62')) AS c;
-SELECT snowflake_decode(largest + 1, 'time:62') FROM (SELECT snowflake_compose(last_instant, 0, 0, 0, 0, 0, 0, 'time:62') AS largest FROM snowflake_capacity('time:62')) AS c;
+SELECT snowflake_decode(largest, 'time:62') FROM (SELECT snowflake_compose(last_instant, 'time:62') AS largest FROM snowflake_capacity('time:62')) AS c;
+SELECT snowflake_decode(largest + 1, 'time:62') FROM (SELECT snowflake_compose(last_instant, 'time:62') AS largest FROM snowflake_capacity('time:62')) AS c;
 SELECT snowflake_decode(1, 'nonesuch');
 
 -- NULL in, NULL out

@@ -9,10 +9,9 @@ SELECT * FROM snowflake_inspect(0, 'sonyflake');
 SELECT * FROM snowflake_inspect(1541815603606036480, 'twitter');
 SELECT * FROM snowflake_inspect(5, 'time:62 datacenter:1 tick:1us');
 SELECT * FROM snowflake_inspect(7, 'time:10');
-SELECT * FROM snowflake_inspect(9223372036854775807, 'time:9 datacenter:9 worker:9 timeline:9 lane:9 sequence:9 tag:9 epoch:-99999999999999');
--- Beyond the years that ISO 8601 can express, and beyond 64 bits of us since 1970
+SELECT * FROM snowflake_inspect(9223372036854775807, 'time:9 datacenter:9 worker:9 timeline:9 lane:9 sequence:9 tag:9 epoch:0');
+-- Beyond the years that ISO 8601 can express
 SELECT line FROM snowflake_inspect(9222550790399999, 'time:62') AS line WHERE line ~ 'time';
-SELECT line FROM snowflake_inspect(1, 'time:1 tick:1us epoch:-62135596800001') AS line WHERE line ~ 'time';
 
 -- The lines of any id of any layout fit in 80 columns, and show its fields
 SELECT count(*) AS cases, max(length(line)) <= 80 AS fits, bool_and(replace(bits, ' ', '') = right((id::bit(64))::text, length(replace(bits, ' ', '')))) AS bits

@@ -41,7 +41,7 @@ SELECT i AS layout_id, r.* FROM generate_series(1, 2000) AS i, random_layout(i) 
 CREATE TABLE cases AS
 SELECT layout_id, layout, id
 FROM layouts,
-	LATERAL (SELECT snowflake_compose(last_instant, 0, 0, 0, 0, 0, 0, layout) AS top
+	LATERAL (SELECT snowflake_compose(last_instant, layout) AS top
 			 FROM snowflake_capacity(layout)) AS c,
 	LATERAL (SELECT (SELECT sum(b) FROM unnest(bits[2:]) AS b) AS low) AS s,
 	LATERAL (SELECT top | ((1::bigint << coalesce(low, 0)::int) - 1) AS largest) AS m,
@@ -64,8 +64,8 @@ SELECT count(*) >= 100000 AS enough, count(DISTINCT layout) >= 1900 AS varied FR
 -- composing is the inverse
 SELECT c.layout, c.id, composed
 FROM cases AS c, snowflake_decode(c.id, c.layout) AS d,
-	snowflake_compose(d.generated_at, d.datacenter_id, d.worker_id, d.timeline,
-		d.lane, d.sequence, d.tag, c.layout) AS composed
+	snowflake_compose(d.generated_at, c.layout, d.datacenter_id, d.worker_id, d.timeline,
+		d.lane, d.sequence, d.tag) AS composed
 WHERE composed IS DISTINCT FROM c.id;
 
 -- the fields, by arithmetic (in the far future, extract() is exact for an interval, but

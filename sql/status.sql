@@ -5,7 +5,7 @@ SELECT snowflake_nextval() IS NOT NULL AS made;
 SELECT state, hint, worker_id, worker_id_source, datacenter_id, layout, ids_per_second, last_instant > now() AS lasts,
 	abs(extract(epoch FROM ids_ahead)) < 60 AS ids_ahead, mark > 0 AS mark,
 	extract(epoch FROM mark_ahead) BETWEEN -60 AND 8 AS mark_ahead,
-	lease_state, lease_starts, lease_ends, library_version = extension_version AS versions, preloaded
+	lease_state, lease_starts, lease_ends, library_version = (SELECT extversion FROM pg_extension WHERE extname = 'snowflake') AS versions, preloaded
 FROM snowflake_status() \gx
 SELECT mark >= snowflake_currval() AS covers FROM snowflake_status();
 SELECT status.mark = greatest(mark.last_value, guard.bound) AS is_the_mark

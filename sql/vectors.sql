@@ -31,6 +31,6 @@ WHERE (v.generated_at, v.datacenter_id, v.worker_id, v.timeline, v.lane, v.seque
 SELECT *
 FROM vectors
 WHERE id IS DISTINCT FROM
-	snowflake_compose(generated_at, datacenter_id, worker_id, timeline, lane, sequence, tag, layout);
+	snowflake_compose(generated_at, layout, datacenter_id, worker_id, timeline, lane, sequence, tag);
 
 DROP TABLE vectors;

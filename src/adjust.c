@@ -13,15 +13,12 @@
 #include "miscadmin.h"
 #include "utils/timestamp.h"
 
-#include "clock.h"
-#include "decode.h"
 #include "generator.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
-#include "slot.h"
+#include "wait.h"
 
-PG_FUNCTION_INFO_V1(snowflake_current_guard);
 PG_FUNCTION_INFO_V1(snowflake_begin);
 PG_FUNCTION_INFO_V1(snowflake_advance);
 
@@ -29,13 +26,12 @@ PG_FUNCTION_INFO_V1(snowflake_advance);
 static void
 adjust_open_mark(Mark *mark, MarkMode mode)
 {
-	CallWaits	waits = {0};
 	MarkOpenResult result;
 
 	while ((result = LimitOpenMark(mark, mode, true)) != MARK_OPENED)
 	{
 		if (result == MARK_LOCKED)
-			WaitForMark(&waits);
+			WaitForMark();
 	}
 	if (!MarkLockPages(mark))
 	{
@@ -59,6 +55,7 @@ snowflake_begin(PG_FUNCTION_ARGS)
 
 	SharedAttach();
 	reading = ClockPeek(DT_NOBEGIN);
+	WaitBegin();
 	SlotEnter();
 	adjust_open_mark(&mark, MARK_CREATE);
 
@@ -70,9 +67,9 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	if (layout != NULL && LaneLastTick(layout) > 0)
 	{
 		mark.guard.bound = LimitBoundBelow(layout, LaneLastTick(layout) + 1);
-		mark.guard.clock = reading.time + reading.set_back;
+		mark.guard.clock = ClockIds(reading.time);
 		mark.guard.database = MyDatabaseId;
-		mark.guard.layout = layout->hash;
+		mark.guard.system = (int64) GetSystemIdentifier();
 		(void) MarkWritePages(&mark);
 	}
 	else
@@ -109,13 +106,12 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	bool		force = PG_GETARG_BOOL(1);
 	const Layout *layout;
 	const Worker *worker;
-	TimestampTz now;
-	uint64		tick;
+	ClockReading reading;
+	int64		tick;
 	FoundMark	found;
-	LimitResult result;
-	CallWaits	waits = {0};
 
 	PreventCommandDuringRecovery("snowflake_advance()");
+	WaitBegin();
 	(void) GeneratorConfigure();
 	layout = SharedLayout();
 	LayoutCheckId(layout, id);
@@ -130,38 +126,26 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		worker = GeneratorConfigure();
-		now = WaitForTime(layout, &waits);
+		reading = WaitForTime(layout);
 		if (force)
 			ClockRaiseIds(LayoutTickInstant(layout, tick));
 		else if (tick >
-				 LimitMaxAdvance(layout, ClockTick(layout, ClockIds(now))) + 1)
+				 LimitMaxAdvance(layout, LayoutTick(layout, reading.ids)))
 			adjust_refuse_advance(layout, id);
-		result = LimitMove(layout, worker, tick,
-						   force ? LIMIT_FORCE : LIMIT_ADVANCE, &found);
-		if (result == LIMIT_LOCKED)
-			WaitForMark(&waits);
-		else if (result == LIMIT_BEFORE_EPOCH)
-			ClockReportBeforeEpoch(layout);
-		else if (result == LIMIT_IS_FAR)
+		switch (LimitMove(layout, worker, tick,
+						  force ? LIMIT_FORCE : LIMIT_ADVANCE, &reading,
+						  &found))
 		{
-			int64		taken = LimitBoundBelow(layout, found.tick);
-
-			adjust_refuse_advance(layout, taken);
+			case LIMIT_LOOK_AGAIN:
+				break;
+			case LIMIT_LOCKED:
+				WaitForMark();
+				break;
+			case LIMIT_IS_FAR:
+				adjust_refuse_advance(layout,
+									  LimitBoundBelow(layout, found.tick));
+				break;
 		}
 	}
 	PG_RETURN_VOID();
-}
-
-/* current_guard(): the row of the materialized view */
-Datum
-snowflake_current_guard(PG_FUNCTION_ARGS)
-{
-	Guard		guard = MarkCurrentGuard();
-	const int64 *columns = (const int64 *) &guard;
-	bool		nulls[5] = {false};
-	Datum		values[5];
-
-	for (int i = 0; i < lengthof(values); i++)
-		values[i] = Int64GetDatum(columns[i]);
-	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }

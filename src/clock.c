@@ -451,27 +451,3 @@ ClockReportExhausted(const Layout *layout)
 					   timestamptz_to_str(LayoutLastInstant(layout))),
 			 errhint("Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server.")));
 }
-
-/* Report a clock before the epoch, in a database that has made no ids. */
-void
-ClockReportBeforeEpoch(const Layout *layout)
-{
-	ereport(ERROR,
-			(StatsErrcode(ERRCODE_SNOWFLAKE_BEFORE_EPOCH),
-			 errmsg("clock is before the epoch of the snowflake layout"),
-			 errdetail("The clock says %s, and the layout is \"%s\".",
-					   timestamptz_to_str(GetCurrentTimestamp()),
-					   LayoutToText(layout)),
-			 errhint("Set the clock of the server right, or choose a layout with an earlier epoch.")));
-}
-
-/* The tick of a time; the first one, if it is before the epoch. */
-uint64
-ClockTick(const Layout *layout, TimestampTz time)
-{
-	int64		tick;
-
-	if (!LayoutTimeToTick(layout, Max(time, layout->epoch), &tick))
-		ClockReportExhausted(layout);
-	return tick;
-}

@@ -36,8 +36,6 @@ extern ClockReading ClockPeek(TimestampTz ids);
 extern TimestampTz ClockIds(TimestampTz believed);
 extern void ClockRaiseIds(TimestampTz ids);
 extern void ClockCheck(const ClockReading *reading);
-extern uint64 ClockTick(const Layout *layout, TimestampTz time);
-pg_noreturn extern void ClockReportBeforeEpoch(const Layout *layout);
 extern int64 ClockReference(void);
 pg_noreturn extern void ClockReportExhausted(const Layout *layout);
 extern void ClockNoteStart(ClockState *clock);

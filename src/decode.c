@@ -17,7 +17,6 @@
 #include "access/htup_details.h"
 #include "fmgr.h"
 #include "funcapi.h"
-#include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 #include "utils/tuplestore.h"
@@ -31,7 +30,6 @@ PG_FUNCTION_INFO_V1(snowflake_compose);
 PG_FUNCTION_INFO_V1(snowflake_from_timestamp);
 PG_FUNCTION_INFO_V1(snowflake_first_from);
 PG_FUNCTION_INFO_V1(snowflake_last_before);
-PG_FUNCTION_INFO_V1(snowflake_inspect);
 PG_FUNCTION_INFO_V1(snowflake_layout);
 PG_FUNCTION_INFO_V1(snowflake_capacity);
 
@@ -190,12 +188,10 @@ FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
 static int64
 decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 {
-	int64		tick;
+	int64		tick = LayoutTick(layout, instant);
+	TimestampTz last = LayoutLastInstant(layout);
 
-	if (!LayoutTimeToTick(layout, instant, &tick))
-	{
-		TimestampTz last = LayoutLastInstant(layout);
-
+	if (tick < 0 || tick > layout->last_tick)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
@@ -205,41 +201,38 @@ decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 						   LayoutToText(layout),
 						   pstrdup(timestamptz_to_str(layout->epoch)),
 						   pstrdup(timestamptz_to_str(last)))));
-	}
 	return tick;
 }
 
 /*
- * compose(generated_at timestamptz, datacenter_id, worker_id, timeline, lane,
- * sequence, tag int [, layout text])
+ * compose(generated_at timestamptz, [layout text,] datacenter_id, worker_id,
+ * timeline, lane, sequence, tag int)
  *
- * The arguments are in the order of LayoutField.  Decoding returns NULL for a
+ * The fields are in the order of LayoutField.  Decoding returns NULL for a
  * field that the layout lacks, so NULL is expected there; any other NULL makes
  * the id NULL.
  */
 Datum
 snowflake_compose(PG_FUNCTION_ARGS)
 {
+	bool		has_layout = PG_NARGS() > LAYOUT_NUM_FIELDS;
 	const Layout *layout;
-	int64		tick;
 	int64		id;
 
-	if (PG_ARGISNULL(FIELD_TIME) ||
-		(PG_NARGS() > LAYOUT_NUM_FIELDS && PG_ARGISNULL(LAYOUT_NUM_FIELDS)))
+	if (PG_ARGISNULL(0) || (has_layout && PG_ARGISNULL(1)))
 		PG_RETURN_NULL();
-	layout = CallLayout(fcinfo, LAYOUT_NUM_FIELDS);
-
-	tick = decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(FIELD_TIME));
-	id = LayoutPut(layout, FIELD_TIME, tick);
+	layout = CallLayout(fcinfo, has_layout ? 1 : LAYOUT_NUM_FIELDS);
+	id = LayoutPut(layout, FIELD_TIME,
+				   decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(0)));
 
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
 	{
-		if (!PG_ARGISNULL(field))
+		int			arg = field + has_layout;
+
+		if (!PG_ARGISNULL(arg))
 		{
-			LayoutCheckValue(layout, (LayoutField) field,
-							 PG_GETARG_INT32(field));
-			id |= LayoutPut(layout, (LayoutField) field,
-							PG_GETARG_INT32(field));
+			LayoutCheckValue(layout, field, PG_GETARG_INT32(arg));
+			id |= LayoutPut(layout, field, PG_GETARG_INT32(arg));
 		}
 		else if (layout->bits[field] > 0)
 			PG_RETURN_NULL();
@@ -262,16 +255,13 @@ snowflake_from_timestamp(PG_FUNCTION_ARGS)
 static int64
 decode_last_before(const Layout *layout, TimestampTz instant)
 {
-	int64		tick;
+	int64		tick = LayoutTick(layout, instant);
 
-	if (instant < layout->epoch)
-		return -1;
-	if (!LayoutTimeToTick(layout, instant, &tick))
-		return LayoutLargestId(layout);
-	return LayoutPut(layout, FIELD_TIME, tick) - 1;
+	return tick > layout->last_tick ? LayoutLargestId(layout) :
+		LayoutPut(layout, FIELD_TIME, Max(tick, 0)) - 1;
 }
 
-/* decode_last_before(instant timestamptz [, layout text]) */
+/* last_before(instant timestamptz [, layout text]) */
 Datum
 snowflake_last_before(PG_FUNCTION_ARGS)
 {
@@ -289,87 +279,6 @@ snowflake_first_from(PG_FUNCTION_ARGS)
 
 	/* no bigint is greater than the last id of 63 bits */
 	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);
-}
-
-static void
-decode_append_field(StringInfo text, const Layout *layout, LayoutField field,
-					int64 id)
-{
-	int64		value = LayoutGet(layout, field, id);
-
-	appendStringInfo(text, "%s " INT64_FORMAT, layout_field_names[field], value);
-	if (field == FIELD_TIME)
-		appendStringInfo(text, ", which is %s",
-						 LayoutInstantToText(LayoutTickToTime(layout, value)));
-}
-
-/*
- * One of num_fields + 2 lines of a picture: the bits, a bar below the first
- * bit of each field, and the fields from the last to the first, each in the
- * place of its bar.
- */
-char *
-DecodePicture(const Layout *layout, int64 id, int line)
-{
-	int			num_marks = layout->num_fields + 1 - line;
-	StringInfoData text;
-
-	initStringInfo(&text);
-	if (line == 0)
-	{
-		for (int i = 0; i < layout->num_fields; i++)
-		{
-			LayoutField field = layout->order[i];
-			int64		value = LayoutGet(layout, field, id);
-
-			for (int bit = layout->bits[field] - 1; bit >= 0; bit--)
-				appendStringInfoChar(&text, (value >> bit) & 1 ? '1' : '0');
-			if (i < layout->num_fields - 1)
-				appendStringInfoChar(&text, ' ');
-		}
-		return text.data;
-	}
-	for (int i = 0; i < num_marks; i++)
-	{
-		appendStringInfoChar(&text, '|');
-		if (i < layout->num_fields - 1)
-			appendStringInfoSpaces(&text, layout->bits[layout->order[i]]);
-	}
-	if (line > 1)
-		decode_append_field(&text, layout, layout->order[num_marks], id);
-	return text.data;
-}
-
-/*
- * inspect(id bigint [, layout text]): a picture, line by line, for a terminal
- * of 80 columns:
- *
- *		00000110100001001101011101011110111110110 00000 01 110 011101110101
- *		|                                         |     |  |   |
- *		|                                         |     |  |   sequence 1909
- *		|                                         |     |  lane 6
- *		|                                         |     timeline 1
- *		|                                         worker 0
- *		time 27995257782, which is 2026-11-21T00:47:37.782Z
- */
-Datum
-snowflake_inspect(PG_FUNCTION_ARGS)
-{
-	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
-	int64		id = PG_GETARG_INT64(0);
-	const Layout *layout = CallLayout(fcinfo, 1);
-	bool		isnull = false;
-
-	LayoutCheckId(layout, id);
-	InitMaterializedSRF(fcinfo, MAT_SRF_USE_EXPECTED_DESC);
-	for (int i = 0; i < layout->num_fields + 2; i++)
-	{
-		Datum		line = CStringGetTextDatum(DecodePicture(layout, id, i));
-
-		tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, &line,
-							 &isnull);
-	}
-	return (Datum) 0;
 }
 
 /* layout([layout text]): a row for each field, the most significant first */

@@ -17,6 +17,5 @@ extern const Layout *CallLayout(FunctionCallInfo fcinfo, int arg);
 extern Datum CallRow(FunctionCallInfo fcinfo, Datum *values, bool *nulls,
 					 int number);
 extern void CallCheckColumns(TupleDesc tupdesc, int number);
-extern char *DecodePicture(const Layout *layout, int64 id, int line);
 
 #endif							/* SNOWFLAKE_DECODE_H */

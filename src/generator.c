@@ -71,34 +71,34 @@
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
-#include "slot.h"
 #include "wait.h"
 #include "worker.h"
 
 /* The ticks that a call may use, and what they follow from. */
 typedef struct TickRange
 {
-	int64		wall_tick;		/* of the wall clock; -1: not in the layout */
-	uint64		ids_tick;		/* of the id clock */
-	uint64		first_ids_tick; /* the same when the call began */
+	ClockReading reading;		/* whole only if the call has looked, */
+	bool		has_looked;		/* rather than read the wall clock */
+	int64		wall_tick;
+	int64		first_ids_tick; /* of the id clock, when the call began */
 	bool		is_beyond_lease;	/* the id clock; ids go by the believed */
-	bool		is_overtaken;	/* the id clock has passed the limit since
-								 * then */
-	uint64		floor;
-	uint64		limit;
-	uint64		lease_end;
-	uint64		ahead;			/* how far ids may be ahead of the id clock */
-	uint64		ceiling;
-	uint64		from;
-	uint64		end;
+	bool		is_overtaken;	/* the id clock has passed the limit since the
+								 * call began */
+	int64		floor;
+	int64		limit;
+	int64		lease_end;
+	int64		ahead;			/* how far ids may be ahead of the id clock */
+	int64		ceiling;
+	int64		from;
+	int64		end;
 } TickRange;
 
 /* The session's copy of the layout in force, the settings and its worker. */
 static struct
 {
-	uint32		settings_changes;
+	TimestampTz reloaded_at;	/* by this session; 0: not configured yet */
 	Worker		worker;
-	uint64		next_tick;		/* first tick after a change of worker id */
+	int64		next_tick;		/* first tick after a change of worker id */
 	Layout		layout;
 	uint64		sequence_mask;
 }			config;
@@ -110,17 +110,16 @@ static struct
 	/* usable while the clock is in this tick, in PostgreSQL's microseconds */
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
-	uint64		limit;			/* of the database, when it was opened */
-	TimestampTz reloaded_at;	/* by this session, likewise */
+	int64		limit;			/* of the database, when it was opened */
 	int64		id_bits;		/* server bits and lane, in place */
-	uint64		ahead;			/* see TickRange */
+	int64		ahead;			/* see TickRange */
 }			window;
 
 static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet */
 static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
 static TimestampTz served_at = 0;	/* when a window was last opened */
-static uint64 claimed_tick = 0; /* that was above the ceiling */
+static int64 claimed_tick = 0;	/* that was above the ceiling */
 
 /* Log what kind of ids this server makes, once after each start. */
 static void
@@ -144,13 +143,13 @@ generator_announce(const Layout *layout, const Worker *worker)
 }
 
 /*
- * Take over the settings and the worker.  Read the count of changes first, and
- * take it over last: if anything changes meanwhile, the next comparison shows
- * it.
+ * Take over the settings and the worker.  What is compared later is read
+ * first: if anything changes meanwhile, the next comparison shows it.
  */
 static void
-generator_configure(CallWaits *waits)
+generator_configure(void)
 {
+	TimestampTz reloaded_at = PgReloadTime;
 	const Layout *layout;
 	Worker		worker;
 
@@ -160,7 +159,7 @@ generator_configure(CallWaits *waits)
 	SettingsCheckUsable();
 	layout = SharedLayout();
 	while (WorkerGet(&worker), worker.id < 0)
-		WaitForLease(&worker, waits);
+		WaitForLease(&worker);
 	WorkerPutBits(&worker, layout);
 
 	/*
@@ -171,66 +170,76 @@ generator_configure(CallWaits *waits)
 		config.next_tick =
 			(last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
 	while (!LimitEnter(layout))
-		WaitForMark(waits);
+		WaitForMark();
 	if (!shared->announced)
 		generator_announce(layout, &worker);
 
 	config.layout = *layout;
 	config.sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
-
 	config.worker = worker;
-	config.settings_changes = settings_changes;
+	config.reloaded_at = reloaded_at;
+	window.clock_length = 0;
 }
 
 static inline bool
 generator_is_configured(void)
 {
-	return config.settings_changes == settings_changes &&
+	return config.reloaded_at == PgReloadTime &&
 		config.worker.changes == pg_atomic_read_u32(&shared->changes);
 }
 
-/* Compute the ticks that a call may use, for a wall clock of "now". */
+/*
+ * Compute the ticks that a call may use, for a wall clock of "now".  Below the
+ * limit, a clock that was stepped ahead does no harm.  So check it only at the
+ * limit, below the floor, where it was stepped back, while it is in doubt, and
+ * if the caller has to "look", because it moves the limit or waits.
+ */
 static void
-generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
-					 CallWaits *waits)
+generator_find_range(TimestampTz now, bool look, TickRange *range)
 {
-	TimestampTz ids;
+	const Layout *layout = &config.layout;
+	ClockReading *reading = &range->reading;
+	int64		ids_tick;
 
 	range->limit = pg_atomic_read_u64(&my_slot->limit);
 	range->floor = LimitFloor(layout, range->limit);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
 
-	/*
-	 * Below the limit, a clock that was stepped ahead does no harm.  So check
-	 * it only at the limit, below the floor, where it was stepped back, and
-	 * while it is in doubt.  If we miss the beginning of a doubt, LimitMove()
-	 * sees it.
-	 */
-	if (!LayoutTimeToTick(layout, now, &range->wall_tick))
-		range->wall_tick = -1;	/* as uint64, beyond any limit */
-	if ((uint64) range->wall_tick >= range->limit ||
-		(uint64) range->wall_tick < range->floor || shared->clock.doubted)
-		now = WaitForTime(layout, waits);
-	ids = ClockIds(now);
-	range->is_beyond_lease = !LimitIsGranted(layout, range->lease_end, ids);
-	range->ids_tick = ClockTick(layout, range->is_beyond_lease ? now : ids);
+	range->wall_tick = LayoutTick(layout, now);
+	range->has_looked = look || range->wall_tick >= range->limit ||
+		range->wall_tick < range->floor || shared->clock.doubted;
+	if (range->has_looked)
+	{
+		*reading = WaitForTime(layout);
+		range->wall_tick = LayoutTick(layout, reading->wall);
+	}
+	else
+	{
+		reading->time = now;
+		reading->ids = ClockIds(now);
+	}
+	range->is_beyond_lease =
+		LayoutTick(layout, reading->ids) >= range->lease_end;
+	reading->ids = LimitClock(layout, range->lease_end, reading->time,
+							  reading->ids);
+	ids_tick = LayoutTick(layout, reading->ids);
 
 	/*
 	 * If flushing takes longer than the reservation lasts, moving the limit
 	 * could go on forever.  So use the last tick of it, for this call only,
 	 * unless that tick is from before the call.
 	 */
-	range->first_ids_tick = Min(range->first_ids_tick, range->ids_tick);
-	range->is_overtaken = range->ids_tick >= range->limit &&
+	range->first_ids_tick = Min(range->first_ids_tick, ids_tick);
+	range->is_overtaken = ids_tick >= range->limit &&
 		range->limit > range->first_ids_tick;
 	if (range->is_overtaken)
-		range->ids_tick = range->limit - 1;
+		ids_tick = range->limit - 1;
 
-	range->ceiling = range->ids_tick + range->ahead;
-	range->from = Max(Max(range->ids_tick, range->floor),
+	range->ceiling = ids_tick + range->ahead;
+	range->from = Max(Max(ids_tick, range->floor),
 					  Max(config.worker.lease_start, config.next_tick));
 	range->end = Min(Min(range->limit, range->lease_end),
-					 (uint64) layout->last_tick + 1);
+					 layout->last_tick + 1);
 	/* standbys that were just named need a move of the limit */
 	if (!LimitIsCovered(range->limit))
 		range->end = 0;
@@ -238,45 +247,41 @@ generator_find_range(const Layout *layout, TimestampTz now, TickRange *range,
 
 /* Deal with the end that excludes a tick: move it, wait, or throw. */
 static void
-generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
-					CallWaits *waits)
+generator_make_room(const TickRange *range, int64 tick)
 {
+	const Layout *layout = &config.layout;
 	FoundMark	found;
 
-	if (tick > (uint64) layout->last_tick)
+	if (tick > layout->last_tick)
 	{
-		if (range->floor > (uint64) layout->last_tick)
-			LimitReportExhausted(layout, range->floor, false);
+		if (range->floor > layout->last_tick)
+			LimitReportExhausted(layout, range->floor);
 		ClockReportExhausted(layout);
 	}
 	if (tick >= range->lease_end ||
 		(tick > range->ceiling && range->is_beyond_lease))
 	{
-		WaitForLease(&config.worker, waits);
+		WaitForLease(&config.worker);
 		return;
 	}
 	if (tick > range->ceiling)
 	{
-		(void) WaitForClock(layout, &config.worker, tick, range->ahead, NULL,
-							waits);
+		(void) WaitForClock(layout, &config.worker, tick, range->ahead, NULL);
 		return;
 	}
-	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED, &found))
+	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED,
+					  &range->reading, &found))
 	{
 		case LIMIT_LOOK_AGAIN:
 			break;
 		case LIMIT_LOCKED:
-			WaitForMark(waits);
-			break;
-		case LIMIT_BEFORE_EPOCH:
-			ClockReportBeforeEpoch(layout);
+			WaitForMark();
 			break;
 		case LIMIT_IS_FAR:
-			if (found.tick > (uint64) layout->last_tick)
-				LimitReportExhausted(layout, found.tick,
-									 found.other_layout);
+			if (found.tick > layout->last_tick)
+				LimitReportExhausted(layout, found.tick);
 			(void) WaitForClock(layout, &config.worker, found.tick,
-								found.ahead, &found, waits);
+								found.ahead, &found);
 			break;
 	}
 }
@@ -285,18 +290,20 @@ generator_make_room(const Layout *layout, const TickRange *range, uint64 tick,
  * Open a window: choose the tick that the next ids come from, and return it.
  * It can be above the ceiling; then the window is closed after the first take.
  */
-static uint64
-generator_open_window(TimestampTz now, bool block, CallWaits *waits)
+static int64
+generator_open_window(TimestampTz now, bool block)
 {
+	const Layout *layout = &config.layout;
+
 	/* before the first one, the tick is 0 */
-	bool		again = LayoutSpan(served_at, now) < 2 * config.layout.tick;
-	const Layout *layout;
-	TickRange	range = {.first_ids_tick = PG_UINT64_MAX};
-	int			lane;
-	uint64		lane_tick;
-	uint64		tick;
-	FoundMark	found;
+	bool		again = LayoutSpan(served_at, now) < 2 * layout->tick;
+	bool		look = false;
 	bool		tried = false;
+	TickRange	range = {.first_ids_tick = PG_INT64_MAX};
+	int			lane;
+	int64		lane_tick;
+	int64		tick;
+	FoundMark	found;
 
 	window.clock_length = 0;
 	served_at = now;
@@ -305,10 +312,13 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 	/* after anything that takes time, look at everything again */
 	for (;; now = GetCurrentTimestamp())
 	{
+		bool		fits;
+		bool		moves_early;
+
 		CHECK_FOR_INTERRUPTS();
 		if (!generator_is_configured())
 		{
-			generator_configure(waits);
+			generator_configure();
 			continue;
 		}
 
@@ -316,35 +326,38 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		 * No barrier is needed: if this sees any part of a later change,
 		 * LaneTake() sees the new count.
 		 */
-		layout = SharedLayout();
 		range.ahead = again ? LimitAhead(layout) / 2 : LimitAhead(layout);
-		generator_find_range(layout, now, &range, waits);
+		generator_find_range(now, look, &range);
 		lane = LaneMine(layout);
 		lane_tick = LaneNextTick(layout, lane);
 		tick = Max(range.from, lane_tick);
-		if (tick >= range.end ||
-			(tick > range.ceiling &&
-			 (claimed_tick > range.ceiling ||
-			  !WaitWouldDo(layout, &config.worker, tick, range.ahead,
-						   waits))))
-		{
-			/*
-			 * if the last tick that a slow flush reserved is full, start over
-			 */
-			if (range.is_overtaken)
-				range.first_ids_tick = PG_UINT64_MAX;
-			else
-				generator_make_room(layout, &range, tick, waits);
-			continue;
-		}
+		fits = tick < range.end && tick <= range.ceiling;
 
 		/*
 		 * try once to move the limit early, so that nobody has to wait for it
 		 */
-		if (tried || range.is_overtaken || !LimitHalfUsed(layout, tick))
+		moves_early = fits && !tried && !range.is_overtaken &&
+			LimitHalfUsed(layout, tick);
+		if (fits && !moves_early)
 			break;
-		(void) LimitMove(layout, &config.worker, tick, LIMIT_EARLY, &found);
-		tried = true;
+
+		look = true;
+		if (!range.has_looked)
+			continue;
+		if (moves_early)
+		{
+			(void) LimitMove(layout, &config.worker, tick, LIMIT_EARLY,
+							 &range.reading, &found);
+			tried = true;
+		}
+		else if (tick < range.end && claimed_tick <= range.ceiling &&
+				 WaitWouldDo(layout, tick, range.ahead, &range.reading))
+			break;
+		/* if the last tick that a slow flush reserved is full, start over */
+		else if (range.is_overtaken)
+			range.first_ids_tick = PG_INT64_MAX;
+		else
+			generator_make_room(&range, tick);
 	}
 
 	/* invariant 5, and the lease */
@@ -352,10 +365,9 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		   tick < range.end);
 	window.ahead = range.ahead;
 	window.limit = range.limit;
-	window.reloaded_at = PgReloadTime;
 	window.lane.changes = config.worker.changes;
 	window.lane.word = &shared->lanes[lane].word;
-	window.lane.first = tick << config.layout.bits[FIELD_SEQUENCE];
+	window.lane.first = (uint64) tick << layout->bits[FIELD_SEQUENCE];
 	window.lane.initial = window.lane.first;
 	window.lane.last = window.lane.first | config.sequence_mask;
 	/* a lane that is ahead is used up in each tick */
@@ -364,10 +376,8 @@ generator_open_window(TimestampTz now, bool block, CallWaits *waits)
 		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) &
 			(config.sequence_mask >> 1);
 	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
-	window.clock_start = LayoutTickToTime(layout, Max(range.wall_tick, 0));
-	/* a clock that was wrong at the second look must not keep it open */
-	if (range.wall_tick >= 0 && !range.is_overtaken && tick <= range.ceiling &&
-		tick <= ClockTick(layout, ClockIds(now)) + range.ahead)
+	window.clock_start = LayoutTickToTime(layout, range.wall_tick);
+	if (!range.is_overtaken && tick <= range.ceiling)
 		window.clock_length = layout->tick;
 	return tick;
 }
@@ -383,13 +393,14 @@ generator_take(int count, int64 tag_bits)
 	{
 		/* invariants 2 and 4 */
 		Assert(last_word > before &&
-			   last_word >> config.layout.bits[FIELD_SEQUENCE] < window.limit);
+			   last_word >> config.layout.bits[FIELD_SEQUENCE] <
+			   (uint64) window.limit);
 		last_id = LayoutPut(&config.layout, FIELD_TIME,
 							last_word >> config.layout.bits[FIELD_SEQUENCE]) |
 			LayoutPut(&config.layout, FIELD_SEQUENCE,
 					  last_word & config.sequence_mask) |
 			window.id_bits | tag_bits;
-		StatsPend(STATS_IDS, taken);
+		stats_ids += taken;
 	}
 	return taken;
 }
@@ -399,12 +410,11 @@ generator_take(int count, int64 tag_bits)
  * inline, because then most ids would save registers that they do not need.
  */
 static pg_noinline int
-generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
-					  CallWaits *waits)
+generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits)
 {
 	for (;; now = GetCurrentTimestamp())
 	{
-		uint64		tick = generator_open_window(now, block, waits);
+		int64		tick = generator_open_window(now, block);
 		int			taken = generator_take(count, tag_bits);
 
 		if (taken == 0)
@@ -413,7 +423,7 @@ generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits,
 			claimed_tick = tick;
 		while (window.clock_length == 0 &&
 			   !WaitForClock(&config.layout, &config.worker, tick,
-							 window.ahead, NULL, waits))
+							 window.ahead, NULL))
 			served_at = GetCurrentTimestamp();
 		return taken;
 	}
@@ -424,17 +434,16 @@ int64
 GeneratorNext(int64 tag_bits)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	CallWaits	waits;
 
 	/* one comparison checks both ends of the clock's tick */
 	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
 		likely(window.limit == pg_atomic_read_u64(&my_slot->limit)) &&
-		likely(window.reloaded_at == PgReloadTime) &&
+		likely(config.reloaded_at == PgReloadTime) &&
 		likely(generator_take(1, tag_bits) > 0))
 		return last_id;
 
-	memset(&waits, 0, sizeof(waits));
-	(void) generator_take_slowly(now, 1, false, tag_bits, &waits);
+	WaitBegin();
+	(void) generator_take_slowly(now, 1, false, tag_bits);
 	return last_id;
 }
 
@@ -442,10 +451,8 @@ GeneratorNext(int64 tag_bits)
 const Worker *
 GeneratorConfigure(void)
 {
-	CallWaits	waits = {0};
-
 	while (!generator_is_configured())
-		generator_configure(&waits);
+		generator_configure();
 	return &config.worker;
 }
 
@@ -468,6 +475,7 @@ GeneratorReservable(void)
 						   LayoutToText(layout)),
 				 errhint("Call snowflake_nextval() for each id, or set \"snowflake.layout\" to another layout and restart the server.")));
 
+	WaitBegin();
 	(void) GeneratorConfigure();
 	ticks = 1 + LimitAhead(layout) / 2 +
 		(double) setting_max_wait * 1000 / layout->tick;
@@ -477,13 +485,13 @@ GeneratorReservable(void)
 /*
  * Make a block of consecutive ids, which the layout must have: "count" or, if
  * that is less, as many as the lane has left in its tick.  Returns their
- * number.  One "waits", 0 at first, covers all blocks of a call.
+ * number.  What blocks wait for counts from GeneratorReservable() on.
  */
 int
-GeneratorReserve(int count, int64 *first, int64 *last, CallWaits *waits)
+GeneratorReserve(int count, int64 *first, int64 *last)
 {
 	TimestampTz now = GetCurrentTimestamp();
-	int			taken = generator_take_slowly(now, count, true, 0, waits);
+	int			taken = generator_take_slowly(now, count, true, 0);
 
 	/* the next single id is to begin at a random sequence */
 	window.clock_length = 0;

@@ -67,16 +67,16 @@ LaneMine(const Layout *layout)
 }
 
 /* The first tick in which a lane has ids. */
-uint64
+int64
 LaneNextTick(const Layout *layout, int lane)
 {
 	uint64		next = pg_atomic_read_u64(&shared->lanes[lane].word) + 1;
 
-	return next >> layout->bits[FIELD_SEQUENCE];
+	return (int64) (next >> layout->bits[FIELD_SEQUENCE]);
 }
 
 /* The furthest tick that any id made so far can be in. */
-uint64
+int64
 LaneLastTick(const Layout *layout)
 {
 	uint64		furthest = 0;
@@ -87,7 +87,7 @@ LaneLastTick(const Layout *layout)
 
 		furthest = Max(furthest, word);
 	}
-	return furthest >> layout->bits[FIELD_SEQUENCE];
+	return (int64) (furthest >> layout->bits[FIELD_SEQUENCE]);
 }
 
 /* Begin to change something that windows depend on. */

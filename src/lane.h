@@ -59,8 +59,8 @@ LaneTake(const Window *window, int count, uint64 *last_word)
 extern int	LaneCount(const Layout *layout);
 extern int64 LaneIdsPerSecond(const Layout *layout);
 extern int	LaneMine(const Layout *layout);
-extern uint64 LaneNextTick(const Layout *layout, int lane);
-extern uint64 LaneLastTick(const Layout *layout);
+extern int64 LaneNextTick(const Layout *layout, int lane);
+extern int64 LaneLastTick(const Layout *layout);
 extern void LaneBeginChange(void);
 extern void LaneEndChange(void);
 

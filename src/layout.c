@@ -15,14 +15,13 @@
 #include "postgres.h"
 
 #include <ctype.h>
+#include <math.h>
 
-#include "common/hashfn.h"
 #include "common/int.h"
 #include "lib/stringinfo.h"
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
 #include "layout.h"
 
 /* The keys of a layout's words are the fields and these two. */
@@ -149,117 +148,24 @@ layout_read_tick(const char *value, Layout *layout, char **reason)
 }
 
 /*
- * Skip what a text begins with if it has a shape, in which "d" is any digit
- * and "+" any sign.
+ * Read an instant in the one form in which LayoutInstantToText() writes it.
+ * PostgreSQL's own parser throws errors, and goes by DateStyle and TimeZone.
  */
 static bool
-layout_skip(const char **text, const char *shape)
+layout_read_instant(const char *text, TimestampTz *instant)
 {
-	const char *c = *text;
+	struct pg_tm tm = {0};
+	double		sec;
+	int			zone = 0;
 
-	for (; *shape != '\0'; shape++, c++)
-	{
-		if (*shape == 'd' ? !isdigit((unsigned char) *c) :
-			*shape == '+' ? *c != '+' && *c != '-' :
-			pg_toupper((unsigned char) *c) != *shape)
-			return false;
-	}
-	*text = c;
-	return true;
-}
-
-/*
- * Whether the text begins with YYYY-MM-DDThh:mm[:ss[.ffffff]].  Sets *zone to
- * what follows.
- */
-static bool
-layout_is_instant(const char *text, const char **zone)
-{
-	if (!layout_skip(&text, "dddd-dd-ddTdd:dd"))
+	if (sscanf(text, "%d-%d-%dT%d:%d:%lfZ", &tm.tm_year, &tm.tm_mon,
+			   &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &sec) != 6 ||
+		sec < 0 || sec >= SECS_PER_MINUTE)
 		return false;
-	if (layout_skip(&text, ":dd") && layout_skip(&text, ".d"))
-		text += strspn(text, "0123456789");
-	*zone = text;
-	return true;
-}
-
-/* Z, +hh, +hhmm or +hh:mm */
-static bool
-layout_is_zone(const char *zone)
-{
-	if (!layout_skip(&zone, "Z") && layout_skip(&zone, "+dd") && !layout_skip(&zone, ":dd"))
-		(void) layout_skip(&zone, "dd");
-	return *zone == '\0';
-}
-
-/*
- * Read an instant that has the ISO form with PostgreSQL's own parser.  The
- * parser must not see the letters "T" and "Z": it would look them up among the
- * session's zone abbreviations, which a parallel worker may not have yet when
- * it is given the settings.
- */
-static bool
-layout_read_instant(const char *value, const char *zone_text,
-					TimestampTz *instant)
-{
-	char	   *text = psprintf("%.*s%s", (int) (zone_text - value), value,
-								isalpha((unsigned char) *zone_text) ? "+00" : zone_text);
-	char		workbuf[MAXDATELEN + MAXDATEFIELDS];
-	char	   *field[MAXDATEFIELDS];
-	int			ftype[MAXDATEFIELDS];
-	int			nf;
-	int			dtype;
-	struct pg_tm tm;
-	fsec_t		fsec;
-	int			zone;
-
-	text[strlen("YYYY-MM-DD")] = ' ';
-	return ParseDateTime(text, workbuf, sizeof(workbuf), field, ftype,
-						 MAXDATEFIELDS, &nf) == 0 &&
-		compat_decode_datetime(field, ftype, nf, &dtype, &tm, &fsec,
-							   &zone) == 0 &&
-		dtype == DTK_DATE &&
-		tm2timestamp(&tm, fsec, &zone, instant) == 0;
-}
-
-/* Take an instant apart, in UTC.  False unless its year has four digits. */
-static bool
-layout_to_fields(TimestampTz instant, struct pg_tm *tm, fsec_t *fsec)
-{
-	return timestamp2tm(instant, NULL, tm, fsec, NULL, NULL) == 0 &&
-		tm->tm_year >= 1 && tm->tm_year <= 9999;
-}
-
-/* Read an instant.  If it is not one, return false and a reason. */
-static bool
-layout_parse_instant(const char *text, TimestampTz *instant, char **reason)
-{
-	const char *zone;
-	struct pg_tm tm;
-	fsec_t		fsec;
-
-	if (!layout_is_instant(text, &zone))
-		*reason = psprintf("\"epoch:%s\" is neither an ISO-8601 instant with a zone, such as 2026-01-01T00:00:00Z, nor Unix milliseconds, such as 1767225600000.",
-						   text);
-	else if (*zone == '\0')
-		*reason = psprintf("\"epoch:%s\" has no zone; append \"Z\" for UTC, or an offset such as \"+01:00\".",
-						   text);
-	else if (!layout_is_zone(zone))
-		*reason = psprintf("\"epoch:%s\" ends with \"%s\", which is not a zone; use \"Z\" for UTC, or an offset such as \"+01:00\".",
-						   text, zone);
-	else if (!layout_read_instant(text, zone, instant))
-		*reason = psprintf("\"epoch:%s\" is not an instant of the calendar.",
-						   text);
-
-	/*
-	 * its zone may shift it to a year that LayoutInstantToText() cannot write
-	 */
-	else if (!layout_to_fields(*instant, &tm, &fsec))
-		*reason = psprintf("\"epoch:%s\" is not in the years 1 to 9999 of UTC; give it in Unix milliseconds.",
-						   text);
-	else
-		return true;
-	return false;
+	tm.tm_sec = (int) sec;
+	return tm2timestamp(&tm, (fsec_t) rint((sec - tm.tm_sec) * 1e6), &zone,
+						instant) == 0 &&
+		strcmp(LayoutInstantToText(*instant), text) == 0;
 }
 
 static bool
@@ -267,14 +173,15 @@ layout_read_epoch(const char *value, Layout *layout, char **reason)
 {
 	int64		unix_ms;
 
-	if (!layout_read_number(value, &unix_ms))
-		return layout_parse_instant(value, &layout->epoch, reason);
-	if (!pg_mul_s64_overflow(unix_ms, 1000, &layout->epoch) &&
+	if (layout_read_instant(value, &layout->epoch))
+		return true;
+	if (layout_read_number(value, &unix_ms) &&
+		!pg_mul_s64_overflow(unix_ms, 1000, &layout->epoch) &&
 		!pg_sub_s64_overflow(layout->epoch, UNIX_EPOCH_TO_POSTGRES,
 							 &layout->epoch) &&
 		IS_VALID_TIMESTAMP(layout->epoch))
 		return true;
-	*reason = psprintf("\"epoch:%s\" is out of range for a timestamp.",
+	*reason = psprintf("\"epoch:%s\" is neither an instant in UTC, such as 2026-01-01T00:00:00Z or 2026-01-01T00:00:00.500Z, nor one in Unix milliseconds, such as 1767225600000.",
 					   value);
 	return false;
 }
@@ -332,45 +239,14 @@ layout_read_word(char *word, Layout *layout, uint32 *seen, char **reason)
 	return layout_read_bits((LayoutField) key, value, layout, reason);
 }
 
-/*
- * Why a field must not come before the time.  There are ids of such layouts
- * (Seata's, for example), so show how to decode them.
- */
-static char *
-layout_explain_order(const Layout *layout)
-{
-	StringInfoData text;
-
-	initStringInfo(&text);
-	appendStringInfo(&text,
-					 "\"%s\" comes before \"time\", which must be the first field, so that ids sort by time. To decode such an id in SQL: timestamptz '%s' + ((id >> %d) & " INT64_FORMAT ") * interval '%d us' is its time",
-					 layout_field_names[layout->order[0]],
-					 LayoutInstantToText(layout->epoch),
-					 layout->shift[FIELD_TIME],
-					 LayoutLargest(layout, FIELD_TIME), (int) layout->tick);
-	for (int i = 0; i < layout->num_fields; i++)
-	{
-		LayoutField field = layout->order[i];
-
-		if (field != FIELD_TIME)
-			appendStringInfo(&text, ", (id >> %d) & " INT64_FORMAT " is its %s",
-							 layout->shift[field], LayoutLargest(layout,
-																 field),
-							 layout_field_names[field]);
-	}
-	appendStringInfoChar(&text, '.');
-	return text.data;
-}
-
 /* Compute order, shifts and last tick from the bits, tick and epoch. */
 static bool
-layout_finish_layout(Layout *layout, char **reason)
+layout_finish(Layout *layout, char **reason)
 {
 	int			num_fields = layout->num_fields;
 	int			shift = 0;
 	uint64		largest;
 	uint64		span_ticks;
-	char	   *text;
 
 	/* leave out fields without bits */
 	layout->num_fields = 0;
@@ -401,18 +277,14 @@ layout_finish_layout(Layout *layout, char **reason)
 
 	if (layout->order[0] != FIELD_TIME)
 	{
-		*reason = layout_explain_order(layout);
+		*reason = psprintf("\"%s\" comes before \"time\", which must be the first field, so that ids sort by time.",
+						   layout_field_names[layout->order[0]]);
 		return false;
 	}
 
 	largest = LayoutLargest(layout, FIELD_TIME);
 	span_ticks = LayoutSpan(layout->epoch, END_TIMESTAMP - 1) / layout->tick;
 	layout->last_tick = Min(largest, span_ticks);
-
-	/* kept on disk: the text means the same in every version */
-	text = LayoutToText(layout);
-	layout->hash =
-		hash_bytes_extended((unsigned char *) text, strlen(text), 0);
 	return true;
 }
 
@@ -458,7 +330,7 @@ LayoutParse(const char *text, Layout *layout, char **reason)
 		*reason = pstrdup("A layout needs the field \"time\", such as \"time:41 worker:10 sequence:12\".");
 		return false;
 	}
-	return layout_finish_layout(layout, reason);
+	return layout_finish(layout, reason);
 }
 
 /*
@@ -473,7 +345,8 @@ LayoutInstantToText(TimestampTz instant)
 	char		fraction[8] = "";
 
 	/* microseconds since 1970 could overflow */
-	if (!layout_to_fields(instant, &tm, &fsec))
+	if (timestamp2tm(instant, NULL, &tm, &fsec, NULL, NULL) != 0 ||
+		tm.tm_year < 1 || tm.tm_year > 9999)
 		return psprintf(INT64_FORMAT, instant / 1000 - (instant % 1000 < 0) +
 						UNIX_EPOCH_TO_POSTGRES / 1000);
 
@@ -509,22 +382,18 @@ LayoutToText(const Layout *layout)
 }
 
 /*
- * The tick that an instant falls into.  False if the layout has none for it:
- * before the epoch, or beyond the last tick.
+ * The tick of an instant.  It is below 0 before the epoch, and after the last
+ * tick it is the next one.
  */
-bool
-LayoutTimeToTick(const Layout *layout, TimestampTz time, int64 *tick)
+int64
+LayoutTick(const Layout *layout, TimestampTz instant)
 {
-	uint64		span_ticks;
+	bool		is_before = instant < layout->epoch;
+	uint64		span = is_before ? LayoutSpan(instant, layout->epoch) - 1 :
+	LayoutSpan(layout->epoch, instant);
+	int64		ticks = Min(span / layout->tick, PG_INT64_MAX / 2);
 
-	/* infinity is not an instant */
-	if (time < layout->epoch || TIMESTAMP_NOT_FINITE(time))
-		return false;
-	span_ticks = LayoutSpan(layout->epoch, time) / layout->tick;
-	if (span_ticks > (uint64) layout->last_tick)
-		return false;
-	*tick = (int64) span_ticks;
-	return true;
+	return is_before ? -1 - ticks : Min(ticks, layout->last_tick + 1);
 }
 
 /* Throw an error unless the value fits its field. */

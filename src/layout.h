@@ -52,7 +52,6 @@ typedef struct Layout
 	int64		tick;			/* in microseconds */
 	TimestampTz epoch;			/* start of tick 0 */
 	int64		last_tick;		/* where the field or timestamptz ends */
-	int64		hash;			/* of its text */
 } Layout;
 
 extern const char *const layout_field_names[];
@@ -61,8 +60,7 @@ extern bool LayoutParse(const char *text, Layout *layout, char **reason);
 extern char *LayoutToText(const Layout *layout);
 extern char *LayoutInstantToText(TimestampTz instant);
 
-extern bool LayoutTimeToTick(const Layout *layout, TimestampTz time,
-							 int64 *tick);
+extern int64 LayoutTick(const Layout *layout, TimestampTz instant);
 extern void LayoutCheckValue(const Layout *layout, LayoutField field,
 							 int64 value);
 extern void LayoutCheckId(const Layout *layout, int64 id);
@@ -114,9 +112,9 @@ LayoutTickToTime(const Layout *layout, int64 tick)
 
 /* The same, but a tick after the last one counts as the last one. */
 static inline TimestampTz
-LayoutTickInstant(const Layout *layout, uint64 tick)
+LayoutTickInstant(const Layout *layout, int64 tick)
 {
-	return LayoutTickToTime(layout, Min(tick, (uint64) layout->last_tick));
+	return LayoutTickToTime(layout, Min(tick, layout->last_tick));
 }
 
 /* The start of the last tick. */

@@ -3,11 +3,6 @@
  * leaseworker.c
  *	  Starts the lease worker, and hands it the functions that it calls.
  *
- * If snowflake.registry is set, the postmaster has loaded the lease worker's
- * library to check the value.  So a worker that is started again runs the code
- * that the server was started with, as all other processes do, even if the
- * libraries on disk have been replaced.
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -48,6 +43,7 @@ void
 SnowflakeLeaseWorkerMain(Datum main_arg)
 {
 	static const SnowflakeInterface interface = {
+		.version = LIBRARY_VERSION,
 		.set_lease = WorkerSetLease,
 		.set_lease_state = WorkerSetLeaseState,
 		.end_lease = WorkerEndLease,

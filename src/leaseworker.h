@@ -23,6 +23,7 @@
  */
 typedef struct SnowflakeInterface
 {
+	const char *version;		/* of the main library; this comes first */
 	void		(*set_lease) (int64 worker_id, TimestampTz starts,
 							  TimestampTz ends);
 	void		(*set_lease_state) (LeaseState state);
@@ -38,9 +39,6 @@ typedef struct SnowflakeInterface
 
 /* In the other library: SnowflakeLeaseWorker(), which does not return. */
 typedef void (*LeaseWorkerFunction) (const SnowflakeInterface *interface);
-
-/* SnowflakeCheckConnectionString(): why libpq rejects a text, or NULL. */
-typedef char *(*CheckConnectionStringFunction) (const char *text);
 
 extern void LeaseWorkerInit(void);
 

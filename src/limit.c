@@ -51,11 +51,9 @@
 #include "utils/lsyscache.h"
 
 #include "clock.h"
-#include "flush.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
-#include "slot.h"
 
 /*
  * How far the limit is moved, in us of id time.  A tick is at most a second.
@@ -65,34 +63,34 @@
 #define SLEEP_FOR_LIMIT	10
 
 /* the last limit that this process has moved to, and its last reload then */
-static uint64 limit_own = 0;
+static int64 limit_own = 0;
 static TimestampTz limit_own_reload = 0;
 
 /* The bound to write for a limit at this tick: the largest id before it. */
 int64
-LimitBoundBelow(const Layout *layout, uint64 tick)
+LimitBoundBelow(const Layout *layout, int64 tick)
 {
-	if (tick > (uint64) layout->last_tick)
+	if (tick > layout->last_tick)
 		return LayoutLargestId(layout);
-	return (int64) (tick << layout->shift[FIELD_TIME]) - 1;
+	return (tick << layout->shift[FIELD_TIME]) - 1;
 }
 
 /* The first tick whose ids are all above an id; 0 if there is none. */
-static uint64
+static int64
 limit_first_tick_above(const Layout *layout, int64 id)
 {
-	return id == 0 ? 0 : ((uint64) id >> layout->shift[FIELD_TIME]) + 1;
+	return id == 0 ? 0 : (id >> layout->shift[FIELD_TIME]) + 1;
 }
 
 /* By how many ticks the limit is moved. */
-uint64
+int64
 LimitReservation(const Layout *layout)
 {
 	return RESERVATION / layout->tick;
 }
 
 /* How many ticks ids may be ahead of the id clock. */
-uint64
+int64
 LimitAhead(const Layout *layout)
 {
 	return setting_max_ahead < 0 ? PG_INT64_MAX / 2 :
@@ -100,8 +98,8 @@ LimitAhead(const Layout *layout)
 }
 
 /* The floor that goes with a limit. */
-uint64
-LimitFloor(const Layout *layout, uint64 limit)
+int64
+LimitFloor(const Layout *layout, int64 limit)
 {
 	return limit == 0 ? 0 : limit - 1 - LimitReservation(layout);
 }
@@ -111,9 +109,9 @@ LimitFloor(const Layout *layout, uint64 limit)
  * for a limit that the caller has just read.
  */
 bool
-LimitIsCovered(uint64 limit)
+LimitIsCovered(int64 limit)
 {
-	uint64		standbys = FlushStandbys();
+	uint64		standbys = MarkStandbys();
 
 	/* pairs with limit_raise() */
 	pg_read_barrier();
@@ -124,10 +122,10 @@ LimitIsCovered(uint64 limit)
 
 /* Whether it is time to move the limit. */
 bool
-LimitHalfUsed(const Layout *layout, uint64 tick)
+LimitHalfUsed(const Layout *layout, int64 tick)
 {
-	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
-	uint64		floor = LimitFloor(layout, limit);
+	int64		limit = pg_atomic_read_u64(&my_slot->limit);
+	int64		floor = LimitFloor(layout, limit);
 
 	return tick < limit && tick >= floor && tick - floor >= limit - 1 - tick;
 }
@@ -138,16 +136,14 @@ LimitHalfUsed(const Layout *layout, uint64 tick)
  * is -1, half of it ahead of the id clock.  Without this, one database could
  * carry the others along.
  */
-uint64
-LimitMaxAdvance(const Layout *layout, uint64 ids_tick)
+int64
+LimitMaxAdvance(const Layout *layout, int64 ids_tick)
 {
-	uint64		reached = LaneLastTick(layout);
-	uint64		most = ids_tick + LimitAhead(layout);
+	int64		ahead = LimitAhead(layout);
+	int64		reached = LaneLastTick(layout);
 
-	reached = Min(reached, most);
-	if (setting_max_ahead >= 0)
-		ids_tick += LimitAhead(layout) / 2;
-	return Max(ids_tick, reached);
+	return Max(ids_tick + (setting_max_ahead >= 0 ? ahead / 2 : 0),
+			   Min(reached, ids_tick + ahead));
 }
 
 /*
@@ -196,27 +192,6 @@ LimitEnter(const Layout *layout)
 	return true;
 }
 
-/* As ClockTick(), but never throws. */
-static uint64
-limit_tick(const Layout *layout, TimestampTz time)
-{
-	int64		tick;
-
-	if (LayoutTimeToTick(layout, Max(time, layout->epoch), &tick))
-		return tick;
-	return layout->last_tick;
-}
-
-/*
- * Whether the lease goes as far as the id clock.  If not, ids go by the
- * believed clock.  They may go back then, but not below the floor.
- */
-bool
-LimitIsGranted(const Layout *layout, uint64 lease_end, TimestampTz ids)
-{
-	return limit_tick(layout, ids) < lease_end;
-}
-
 /*
  * Find out what is in the pages that this server has not written.  Any of it
  * may be ahead of the id clock by half of max_ahead: with each copy of a
@@ -227,22 +202,18 @@ void
 LimitFind(const Layout *layout, const Mark *mark, bool has_written,
 		  TimestampTz ids, FoundMark *found)
 {
-	const Guard *guard = &mark->guard;
-	uint64		ids_tick = limit_tick(layout, ids);
-	uint64		most;
+	int64		bound = mark->guard.bound;
+	int64		ids_tick = LayoutTick(layout, ids);
+	int64		most = ids_tick + LimitAhead(layout) / 2;
 
-	found->tick = 0;
-	if (!has_written)
-		found->tick = limit_first_tick_above(layout, guard->bound);
-	if (mark->value > guard->bound)
+	found->tick = has_written ? 0 : limit_first_tick_above(layout, bound);
+	if (mark->value > bound)
+	{
 		found->tick = limit_first_tick_above(layout, mark->value);
-	found->other_layout =
-		guard->layout != layout->hash && guard->layout != 0;
-
-	most = mark->value > guard->bound ? LimitMaxAdvance(layout, ids_tick) :
-		ids_tick + LimitAhead(layout) / 2;
+		most = LimitMaxAdvance(layout, ids_tick);
+	}
 	found->ahead = most - ids_tick;
-	found->is_far = found->tick > Min(most, (uint64) layout->last_tick);
+	found->is_far = found->tick > Min(most, layout->last_tick);
 }
 
 /*
@@ -271,7 +242,7 @@ LimitPeek(const Layout *layout, const DatabaseSlot *slot, Mark *mark,
 
 /* Report a mark that leaves no tick to the layout. */
 void
-LimitReportExhausted(const Layout *layout, uint64 tick, bool other_layout)
+LimitReportExhausted(const Layout *layout, int64 tick)
 {
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
@@ -279,8 +250,7 @@ LimitReportExhausted(const Layout *layout, uint64 tick, bool other_layout)
 			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
 					   LimitBoundBelow(layout, tick),
 					   LayoutToText(layout), LayoutLargestId(layout)),
-			 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
-					 other_layout ? HINT_OTHER_LAYOUT : "Choose a layout whose ids are greater.")));
+			 errhint("%s", HINT_FAR_MARK)));
 }
 
 /*
@@ -305,27 +275,16 @@ LimitOpenMark(Mark *mark, MarkMode mode, bool must)
 	return result;
 }
 
-/* The system identifier of another server that a mark comes from, or 0. */
-uint64
-LimitOtherSystem(const Guard *guard)
-{
-	uint64		system = (uint64) guard->system;
-
-	return system == GetSystemIdentifier() ? 0 : system;
-}
-
 /* A copy of a server, as by pg_createsubscriber, has the same worker id. */
 static void
-limit_report_other_system(uint64 system, bool leased)
+limit_report_other_system(uint64 system)
 {
-	pg_atomic_write_u64(&shared->other_system, system);
-	if (!leased)
-		ereport(LOG_SERVER_ONLY,
-				(errmsg("snowflake mark of database \"%s\" comes from another server",
-						get_database_name(MyDatabaseId)),
-				 errdetail("The system identifier of the mark is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": the server was copied or upgraded.",
-						   system, GetSystemIdentifier()),
-				 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
+	ereport(LOG_SERVER_ONLY,
+			(errmsg("snowflake mark of database \"%s\" comes from another server",
+					get_database_name(MyDatabaseId)),
+			 errdetail("The system identifier of the mark is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": the server was copied or upgraded.",
+					   system, GetSystemIdentifier()),
+			 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
 }
 
 /* What there is to say about a move, once nothing is locked. */
@@ -333,15 +292,15 @@ typedef struct MoveReport
 {
 	bool		damaged;
 	bool		was_lowered;	/* SQL had set the mark below the guard */
-	uint64		other_system;	/* the server that the mark comes from, or 0 */
+	uint64		system;			/* that wrote the mark, or 0 */
 } MoveReport;
 
 /* Whether the limit still has to be moved. */
 static bool
-limit_is_due(const Layout *layout, uint64 tick, LimitReason reason,
-			 uint64 ids_tick)
+limit_is_due(const Layout *layout, int64 tick, LimitReason reason,
+			 int64 ids_tick)
 {
-	uint64		limit = pg_atomic_read_u64(&my_slot->limit);
+	int64		limit = pg_atomic_read_u64(&my_slot->limit);
 
 	if (reason >= LIMIT_ADVANCE)
 		return tick > LimitFloor(layout, limit);
@@ -357,15 +316,15 @@ limit_is_due(const Layout *layout, uint64 tick, LimitReason reason,
  * are named now; but it has waited for them.
  */
 static void
-limit_raise(uint64 limit)
+limit_raise(int64 limit)
 {
-	uint64		standbys = FlushStandbys();
+	uint64		standbys = MarkStandbys();
 
-	if (!FlushKnowsSettings() &&
+	if (!MarkKnowsSettings() &&
 		standbys != pg_atomic_read_u64(&my_slot->standbys))
 		standbys = 0;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	if (pg_atomic_read_u64(&my_slot->limit) <= limit)
+	if ((int64) pg_atomic_read_u64(&my_slot->limit) <= limit)
 	{
 		/* who sees the limit must not see standbys of an earlier one */
 		pg_atomic_write_u64(&my_slot->standbys, standbys);
@@ -383,45 +342,39 @@ limit_raise(uint64 limit)
  * makes the move shorter.
  */
 static LimitResult
-limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
+limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 		   LimitReason reason, const ClockReading *reading, FoundMark *found,
 		   MoveReport *report)
 {
-	uint64		lease_end = WorkerLeaseEnd(worker);
-	uint64		limit;
+	int64		lease_end = WorkerLeaseEnd(worker);
+	int64		limit;
 	TimestampTz ids;
-	uint64		ids_tick = limit_tick(layout, reading->ids);
-
-	/* without max_set_back, which may be raised before the next start */
-	TimestampTz paced = reading->time + reading->set_back;
-	uint64		reserved_floor;
-	bool		has_ids;
+	int64		ids_tick;
+	int64		reserved_floor;
 	int64		begin;
 	XLogRecPtr	lsn;
 
-	if (worker->changes != pg_atomic_read_u32(&shared->changes))
-		return LIMIT_LOOK_AGAIN;
-	if (!limit_is_due(layout, tick, reason, ids_tick))
+	if (worker->changes != pg_atomic_read_u32(&shared->changes) ||
+		!limit_is_due(layout, tick, reason, LayoutTick(layout, reading->ids)))
 		return LIMIT_LOOK_AGAIN;
 	report->damaged = !MarkLockPages(mark);
 	if (report->damaged)
 		return LIMIT_LOOK_AGAIN;
 
+	/* the look may be old, and others may have raised the id clock since */
 	ids = ClockIds(reading->time);
 	LimitFind(layout, mark, limit_has_written(layout, my_slot, &mark->guard),
 			  ids, found);
-	has_ids = mark->value != 0 || mark->guard.bound != 0;
 	if ((found->is_far && reason != LIMIT_FORCE) ||
-		found->tick > (uint64) layout->last_tick ||
-		(!has_ids && ids < layout->epoch))
+		found->tick > layout->last_tick)
 	{
 		MarkUnlockPages(mark);
-		return has_ids ? LIMIT_IS_FAR : LIMIT_BEFORE_EPOCH;
+		return LIMIT_IS_FAR;
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
-	report->other_system = LimitOtherSystem(&mark->guard);
-	ids_tick = limit_tick(layout, LimitIsGranted(layout, lease_end, ids) ?
-						  ids : reading->time);
+	report->system = mark->guard.system;
+	ids_tick = LayoutTick(layout,
+						  LimitClock(layout, lease_end, reading->time, ids));
 	/* reserve no further than the lease, whatever the clock says */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);
@@ -434,16 +387,14 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
 		   LimitBoundBelow(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
 	mark->guard.bound = LimitBoundBelow(layout, limit);
-	/* the reading may be old, and the bound goes by what the clock says now */
-	mark->guard.clock = Max(mark->guard.clock, Max(paced, ids));
+	mark->guard.clock = Max(mark->guard.clock, ids);
 	mark->guard.database = MyDatabaseId;
-	mark->guard.layout = layout->hash;
 	mark->guard.system = (int64) GetSystemIdentifier();
 	begin = ClockReference();
 	lsn = MarkWritePages(mark);
 
 	/* if this is canceled, the limit stays */
-	if (!FlushMark(lsn))
+	if (!MarkFlush(lsn))
 		return LIMIT_LOOK_AGAIN;
 	StatsAdd(STATS_MARK_EXTENSIONS, 1);
 	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
@@ -457,23 +408,18 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, uint64 tick,
  * ids are further ahead.
  */
 LimitResult
-LimitMove(const Layout *layout, const Worker *worker, uint64 tick,
-		  LimitReason reason, FoundMark *found)
+LimitMove(const Layout *layout, const Worker *worker, int64 tick,
+		  LimitReason reason, const ClockReading *reading, FoundMark *found)
 {
 	Mark		mark;
 	MoveReport	report = {0};
 	MarkOpenResult opened;
 	LimitResult result;
-	ClockReading reading = ClockRead();
-
-	ClockCheck(&reading);
-	/* throws, if the layout has no tick for it */
-	(void) ClockTick(layout, reading.ids);
 
 	opened = LimitOpenMark(&mark, MARK_WRITE, reason != LIMIT_EARLY);
 	if (opened != MARK_OPENED)
 		return opened == MARK_BUSY ? LIMIT_LOOK_AGAIN : LIMIT_LOCKED;
-	result = limit_move(&mark, layout, worker, tick, reason, &reading, found,
+	result = limit_move(&mark, layout, worker, tick, reason, reading, found,
 						&report);
 	MarkClose(&mark);
 	ConditionVariableBroadcast(&shared->limit_moved);
@@ -484,7 +430,8 @@ LimitMove(const Layout *layout, const Worker *worker, uint64 tick,
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
 				 errdetail("It has been corrected.")));
-	if (report.other_system != 0)
-		limit_report_other_system(report.other_system, worker->leased);
+	if (report.system != 0 && report.system != GetSystemIdentifier() &&
+		!worker->leased)
+		limit_report_other_system(report.system);
 	return result;
 }

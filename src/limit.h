@@ -16,15 +16,18 @@
 /* What to do if ids are ahead of the clock. */
 #define HINT_GO_ON(setting) \
 	"Wait until the clock has caught up, or raise \"snowflake." setting "\" and reload, so that ids go on above those that have been made."
-/* What to do if ids of another layout are greater than those of this one. */
-#define HINT_OTHER_LAYOUT \
-	"If no id of the layout before is needed, drop the extension and create it again. If one is, return to that layout, or choose one whose ids are greater."
+/* What to do if the mark is far ahead of it, or leaves no tick. */
+#define HINT_FAR_MARK \
+	"If the sequence \"snowflake_internal.mark\" was set by hand, correct it. If the ids are of another layout, return to that, or choose one whose ids are greater; if none of them is needed, drop the extension and create it again. Else wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload."
+
+/* What to do if the clock is before the epoch. */
+#define HINT_EPOCH \
+	"The clock is before the epoch of the layout. Set the clock of the server right, or choose a layout with an earlier epoch and restart the server."
 
 typedef enum LimitResult
 {
 	LIMIT_LOOK_AGAIN,			/* it was moved, or something has changed */
 	LIMIT_LOCKED,				/* a transaction is about to change the mark */
-	LIMIT_BEFORE_EPOCH,			/* the clock is, and there are no ids */
 	LIMIT_IS_FAR				/* the mark is too far ahead of the clock */
 } LimitResult;
 
@@ -40,33 +43,41 @@ typedef enum LimitReason
 /* A value in the mark's pages that this server has not written. */
 typedef struct FoundMark
 {
-	uint64		tick;			/* first tick above it; 0: there is none */
-	uint64		ahead;			/* how far that can be ahead of the id clock */
+	int64		tick;			/* first tick above it; 0: there is none */
+	int64		ahead;			/* how far that can be ahead of the id clock */
 	bool		is_far;			/* it is further ahead */
-	bool		other_layout;	/* the last ids were made in another layout */
 } FoundMark;
 
-extern bool LimitIsGranted(const Layout *layout, uint64 lease_end,
-						   TimestampTz ids);
+/*
+ * The clock that the ids of a lease go by: the id clock or, where the lease
+ * does not go as far as that, the believed one.  Then ids may go back, but not
+ * below the floor.
+ */
+static inline TimestampTz
+LimitClock(const Layout *layout, int64 lease_end, TimestampTz believed,
+		   TimestampTz ids)
+{
+	return LayoutTick(layout, ids) < lease_end ? ids : believed;
+}
+
 extern bool LimitPeek(const Layout *layout, const DatabaseSlot *slot,
 					  Mark *mark, bool *has_written);
 extern void LimitFind(const Layout *layout, const Mark *mark,
 					  bool has_written, TimestampTz ids, FoundMark *found);
 pg_noreturn extern void LimitReportExhausted(const Layout *layout,
-											 uint64 tick, bool other_layout);
-extern uint64 LimitFloor(const Layout *layout, uint64 limit);
-extern bool LimitIsCovered(uint64 limit);
-extern bool LimitHalfUsed(const Layout *layout, uint64 tick);
+											 int64 tick);
+extern int64 LimitFloor(const Layout *layout, int64 limit);
+extern bool LimitIsCovered(int64 limit);
+extern bool LimitHalfUsed(const Layout *layout, int64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
-							 uint64 tick, LimitReason reason,
-							 FoundMark *found);
+							 int64 tick, LimitReason reason,
+							 const ClockReading *reading, FoundMark *found);
 extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
 
-extern uint64 LimitOtherSystem(const Guard *guard);
-extern uint64 LimitReservation(const Layout *layout);
-extern uint64 LimitAhead(const Layout *layout);
-extern uint64 LimitMaxAdvance(const Layout *layout, uint64 ids_tick);
-extern int64 LimitBoundBelow(const Layout *layout, uint64 tick);
+extern int64 LimitReservation(const Layout *layout);
+extern int64 LimitAhead(const Layout *layout);
+extern int64 LimitMaxAdvance(const Layout *layout, int64 ids_tick);
+extern int64 LimitBoundBelow(const Layout *layout, int64 tick);
 extern bool LimitEnter(const Layout *layout);
 
 #endif							/* SNOWFLAKE_LIMIT_H */

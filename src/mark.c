@@ -1,7 +1,7 @@
 /*-------------------------------------------------------------------------
  *
  * mark.c
- *	  The mark and its guard on disk.
+ *	  The mark and its guard on disk, here and on synchronous standbys.
  *
  * Each database that has the extension keeps a bound of its ids:
  *
@@ -16,7 +16,7 @@
  *	 sets it, and the owner of the database may set it, too.
  * - The guard is the row of a materialized view, which no SQL command lowers:
  *	 it takes no DML, is neither published nor dumped, and a REFRESH keeps its
- *	 row.
+ *	 row, as the view's query reads it from the view itself.
  *
  * The pages are written with generic WAL.  That needs no transaction id, so
  * ids can be made in read-only transactions and in parallel workers.  We log
@@ -66,15 +66,23 @@
 #include "catalog/pg_extension.h"
 #include "commands/extension.h"
 #include "commands/sequence.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "replication/syncrep.h"
+#include "replication/walsender.h"
+#include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
+#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/lwlock.h"
+#include "storage/procsignal.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
+#include "utils/wait_event.h"
 
 #include "compat.h"
 #include "extension.h"
@@ -193,16 +201,6 @@ MarkReportDamaged(void)
 			 mark_errhint_create_again()));
 }
 
-static void
-mark_report_empty(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("materialized view \"snowflake_internal.guard\" has no row"),
-			 errdetail("It held the bound of all snowflake ids of this database."),
-			 mark_errhint_create_again()));
-}
-
 /* Find the two relations in the catalogs. */
 static bool
 mark_find_relations(void)
@@ -237,7 +235,11 @@ mark_look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
 		form->relpersistence == RELPERSISTENCE_PERMANENT &&
 		(relkind == RELKIND_SEQUENCE || form->relam == HEAP_TABLE_AM_OID);
 	if (!form->relispopulated && mark->mode != MARK_PEEK)
-		mark_report_empty();
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("materialized view \"snowflake_internal.guard\" has no row"),
+				 errdetail("It held the bound of all snowflake ids of this database."),
+				 mark_errhint_create_again()));
 	if (!usable && mark->mode != MARK_PEEK)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -491,34 +493,80 @@ MarkWritePages(Mark *mark)
 }
 
 /*
- * The contents of the guard, for the query of the materialized view, so that a
- * REFRESH keeps them.  While the extension is created, there are none yet.
+ * Whether what this process knows of the settings is what the configuration
+ * says.  Only a session is told of a reload for certain, and is told to stop
+ * relying on what it has read before.
  */
-Guard
-MarkCurrentGuard(void)
+bool
+MarkKnowsSettings(void)
 {
-	Mark		mark;
-	Guard		guard = {.system = GetSystemIdentifier()};
-	Relation	view;
-	bool		has_page;
-	bool		is_sound;
-	bool		dropped;
+	return MyBackendType == B_BACKEND && !ConfigReloadPending;
+}
 
-	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
-		MarkReportLocked();
-	view = relation_open(mark_guard_oid, NoLock);
-	has_page = RelationGetNumberOfBlocks(view) > 0;
-	relation_close(view, NoLock);
-	is_sound = has_page && MarkLockPages(&mark);
-	if (is_sound)
+/*
+ * Whether synchronous standbys are named, as far as the checkpointer knows, or
+ * this session, which may have read the setting before it.
+ */
+static bool
+mark_has_standbys(void)
+{
+	if (max_wal_senders == 0 || !IsUnderPostmaster)
+		return false;
+	return compat_standbys_are_named() ||
+		(MarkKnowsSettings() && SyncRepStandbyNames[0] != '\0');
+}
+
+/*
+ * The synchronous standbys, as a hash of the setting that names them, as this
+ * process has read it; 0 if there are none.
+ */
+uint64
+MarkStandbys(void)
+{
+	if (!mark_has_standbys() || SyncRepStandbyNames[0] == '\0')
+		return 0;
+	return hash_bytes_extended((unsigned char *) SyncRepStandbyNames,
+							   strlen(SyncRepStandbyNames), 0) | 1;
+}
+
+/* Whether synchronous standbys have yet to flush the WAL up to a position. */
+static bool
+mark_standbys_are_behind(XLogRecPtr lsn)
+{
+	bool		behind;
+
+	if (!mark_has_standbys())
+		return false;
+	LWLockAcquire(SyncRepLock, LW_SHARED);
+	behind = WalSndCtl->lsn[SYNC_REP_WAIT_FLUSH] < lsn;
+	LWLockRelease(SyncRepLock);
+	return behind;
+}
+
+/*
+ * Flush the WAL up to a position, and wait until synchronous standbys have
+ * flushed it, too.  Not in SyncRepWaitForLSN(), as commits do: it obeys the
+ * session's synchronous_commit, and hides that the wait was canceled.  False
+ * if it was: the caller must close the mark before the error is thrown.
+ */
+bool
+MarkFlush(XLogRecPtr lsn)
+{
+	if (XLogRecPtrIsInvalid(lsn))
+		return true;
+	XLogFlush(lsn);
+
+	while (mark_standbys_are_behind(lsn))
 	{
-		guard = mark.guard;
-		MarkUnlockPages(&mark);
+		if (QueryCancelPending || ProcDiePending || TransactionTimeoutPending)
+			return false;
+		(void) WaitLatch(MyLatch,
+						 WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 10, WAIT_EVENT_SYNC_REP);
+		ResetLatch(MyLatch);
+		/* others wait for this, and interrupts may be held off */
+		if (ProcSignalBarrierPending)
+			ProcessProcSignalBarrier();
 	}
-	MarkClose(&mark);
-	if (has_page && !is_sound)
-		MarkReportDamaged();
-	if (!has_page && !TransactionIdIsValid(mark_created_here(&dropped)))
-		mark_report_empty();
-	return guard;
+	return true;
 }

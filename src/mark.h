@@ -16,15 +16,13 @@
 
 #include "compat.h"
 
-/* The row of the guard, as it is on disk: columns of type bigint. */
+/* The row of the guard, on disk: columns of type bigint, all 0 at first. */
 typedef struct Guard
 {
 	int64		bound;			/* all ids are at most this */
 	TimestampTz clock;			/* the id clock when the bound was written */
 	int64		database;		/* OID of the one for which it was written */
-	int64		layout;			/* hash of the layout of the bound; 0: none
-								 * yet */
-	int64		system;			/* identifier of the server that makes them */
+	int64		system;			/* identifier of the server that wrote it */
 } Guard;
 
 typedef enum MarkMode
@@ -68,7 +66,9 @@ extern void MarkClose(Mark *mark);
 extern bool MarkLockPages(Mark *mark);
 extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
-extern Guard MarkCurrentGuard(void);
+extern bool MarkFlush(XLogRecPtr lsn);
+extern bool MarkKnowsSettings(void);
+extern uint64 MarkStandbys(void);
 pg_noreturn extern void MarkReportLocked(void);
 pg_noreturn extern void MarkReportDamaged(void);
 

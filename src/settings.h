@@ -28,14 +28,19 @@ extern char *setting_registry;	/* a connection string, or empty */
 extern int	setting_registry_lease; /* in ms */
 extern char *setting_node_name; /* empty: made from host and port */
 
-/* Grows when a setting that ids depend on may have changed. */
-extern uint32 settings_changes;
+/* Why ids cannot be made with a setting, for errors and status. */
+typedef struct SettingProblem
+{
+	const char *name;
+	const char *detail;
+	const char *hint;
+} SettingProblem;
 
 extern void SettingsDefine(void);
 extern void SettingsCheckUsable(void);
 extern bool SettingsLayoutIsUsable(void);
 extern bool SettingsRegistryIsUsed(void);
 extern bool SettingsArePreloaded(void);
-extern const char *SettingsUnusable(void);
+extern const SettingProblem *SettingsProblem(void);
 
 #endif							/* SNOWFLAKE_SETTINGS_H */

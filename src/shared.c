@@ -1,12 +1,20 @@
 /*-------------------------------------------------------------------------
  *
  * shared.c
- *	  Attaches to the extension's shared memory, and fixes the layout in force.
+ *	  The extension's shared memory: how to attach to it, the layout in force,
+ *	  and the slots of databases.
  *
  * If the library is preloaded, the memory is reserved when the server starts.
  * If not, the first session that needs the memory creates it.  One function
  * initializes it in both cases.  It must not fail, because others see the
  * memory as soon as it has a name.
+ *
+ * Each database that makes ids has a slot, which limit.c uses.  A session that
+ * has entered its database's slot stays there to its end.  As the pages of the
+ * mark hold everything that matters, a slot without sessions can go to another
+ * database.  A database that was created again, with the same OID, finds the
+ * slot of the one before: each session compares it with the pages first, see
+ * LimitEnter().
  *
  * Note about locking issues: one LWLock guards everything that is not an
  * atomic.  It is held for a few instructions at a time, never while waiting,
@@ -24,6 +32,7 @@
 
 #include "clock.h"
 #include "compat.h"
+#include "lane.h"
 #include "settings.h"
 #include "shared.h"
 
@@ -50,10 +59,11 @@ StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,
 
 SharedState *shared = NULL;
 
-/*
- * settings_changes, when the fixed layout was last compared with the setting
- */
-static uint32 settings_seen = 0;
+/* the slot of our database, from SlotEnter() on */
+DatabaseSlot *my_slot = NULL;
+
+/* Whether this process has seen that the layout is fixed. */
+static bool layout_is_known = false;
 
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
@@ -74,7 +84,6 @@ shared_initialize(SHMEM_INIT_ARGS)
 	pg_atomic_init_u64(&state->lease.end, 0);
 	StatsInit(&state->stats);
 	pg_atomic_init_u64(&state->clock.pace, (uint64) DT_NOBEGIN);
-	pg_atomic_init_u64(&state->other_system, 0);
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->changes, 0);
 	for (int i = 0; i < MAX_DATABASES; i++)
@@ -176,31 +185,6 @@ SharedInit(void)
 	shmem_startup_hook = shared_create;
 }
 
-/* Warn that a changed layout waits for a restart, once for each layout. */
-static void
-shared_warn_of_pending_layout(void)
-{
-	int64		hash = 0;
-	bool		warn;
-
-	if (!SettingsLayoutIsUsable())
-		return;
-	if (setting_layout.hash != shared->layout.hash)
-		hash = setting_layout.hash;
-
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	warn = hash != 0 && shared->pending_layout_hash != hash;
-	shared->pending_layout_hash = hash;
-	LWLockRelease(&shared->lock);
-
-	if (warn)
-		ereport(WARNING,
-				(errcode(ERRCODE_CANT_CHANGE_RUNTIME_PARAM),
-				 errmsg("parameter \"snowflake.layout\" cannot be changed without restarting the server"),
-				 errdetail("The layout \"%s\" stays in force until then.",
-						   LayoutToText(&shared->layout))));
-}
-
 /* Fix the layout to what the setting says, unless that has been done. */
 static void
 shared_fix_layout(void)
@@ -241,7 +225,7 @@ SharedLayoutIfFixed(void)
 const Layout *
 SharedLayout(void)
 {
-	if (settings_seen != settings_changes && SharedLayoutIfFixed() == NULL)
+	if (unlikely(!layout_is_known) && SharedLayoutIfFixed() == NULL)
 		shared_fix_layout();
 	return SharedLayoutToRead();
 }
@@ -250,7 +234,7 @@ SharedLayout(void)
 const Layout *
 SharedLayoutToRead(void)
 {
-	if (likely(settings_seen == settings_changes))
+	if (likely(layout_is_known))
 		return &shared->layout;
 
 	if (SharedLayoutIfFixed() == NULL)
@@ -259,7 +243,122 @@ SharedLayoutToRead(void)
 			SettingsCheckUsable();
 		return &setting_layout;
 	}
-	shared_warn_of_pending_layout();
-	settings_seen = settings_changes;
+	layout_is_known = true;
 	return &shared->layout;
+}
+
+/*
+ * Slots
+ */
+
+static void
+slot_clear(DatabaseSlot *slot)
+{
+	pg_atomic_write_u64(&slot->limit, 0);
+	pg_atomic_write_u64(&slot->standbys, 0);
+	slot->reserved = 0;
+}
+
+/*
+ * Forget what is known of our database, as after a start, because it does not
+ * describe the present pages, which the caller has locked.  Nobody is about to
+ * raise the limit: who has written the pages has made them match the slot.
+ */
+void
+SlotForget(void)
+{
+	LaneBeginChange();
+	slot_clear(my_slot);
+	LaneEndChange();
+}
+
+static void
+slot_leave(int code, Datum arg)
+{
+	if (my_slot == NULL)
+		return;
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	Assert(my_slot->sessions > 0);
+	my_slot->sessions--;
+	LWLockRelease(&shared->lock);
+	my_slot = NULL;
+}
+
+/*
+ * The slot of our database or, if it has none, one that it can take: a free
+ * one, or else, of those without sessions, the one with the lowest limit.
+ * NULL if there is none.  The caller holds the lock.
+ */
+static DatabaseSlot *
+slot_find(void)
+{
+	DatabaseSlot *unused = NULL;
+
+	for (int i = 0; i < MAX_DATABASES; i++)
+	{
+		DatabaseSlot *candidate = &shared->slots[i];
+
+		/* free slots come after those that were used */
+		if (candidate->database == MyDatabaseId ||
+			!OidIsValid(candidate->database))
+			return candidate;
+		if (candidate->sessions == 0 &&
+			(unused == NULL ||
+			 pg_atomic_read_u64(&candidate->limit) <
+			 pg_atomic_read_u64(&unused->limit)))
+			unused = candidate;
+	}
+	return unused;
+}
+
+/* The slot of our database, or one that it can take; NULL if there is none. */
+DatabaseSlot *
+SlotPeek(void)
+{
+	DatabaseSlot *found;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	found = slot_find();
+	LWLockRelease(&shared->lock);
+	return found;
+}
+
+/*
+ * Enter the slot of our database.  If it is taken from another database, the
+ * ids of that one will begin above its mark, as after a start.
+ */
+void
+SlotEnter(void)
+{
+	static bool leaves = false;
+	DatabaseSlot *found;
+
+	if (my_slot != NULL)
+		return;
+
+	/* this may throw, so do it first */
+	if (!leaves)
+		before_shmem_exit(slot_leave, (Datum) 0);
+	leaves = true;
+
+	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
+	found = slot_find();
+	if (found != NULL && found->database != MyDatabaseId)
+	{
+		Assert(found->sessions == 0);
+		found->database = MyDatabaseId;
+		slot_clear(found);
+	}
+	if (found != NULL)
+		found->sessions++;
+	LWLockRelease(&shared->lock);
+
+	if (found == NULL)
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("too many databases make snowflake ids"),
+				 errdetail("There is room for %d at the same time.",
+						   MAX_DATABASES),
+				 errhint("Try again when sessions in other databases have ended.")));
+	my_slot = found;
 }

@@ -30,7 +30,7 @@ typedef union Lane
 } Lane;
 
 /*
- * See slot.c.  The lock in SharedState guards database and sessions; the
+ * See shared.c.  The lock in SharedState guards database and sessions; the
  * note in limit.c says what guards the rest.
  */
 typedef struct DatabaseSlot
@@ -42,7 +42,7 @@ typedef struct DatabaseSlot
 	/* synchronous standbys have the mark for it: FlushStandbys(), or 0 */
 	pg_atomic_uint64 standbys;
 	/* the limit for which this server wrote the pages last; 0: none yet */
-	uint64		reserved;
+	int64		reserved;
 } DatabaseSlot;
 
 /*
@@ -87,7 +87,7 @@ typedef enum LeaseState
 typedef struct WorkerLease
 {
 	int64		worker_id;		/* -1: there is none */
-	uint64		start;			/* its ids are in ticks from here */
+	int64		start;			/* its ids are in ticks from here */
 	pg_atomic_uint64 end;		/* and before this one */
 	LeaseState	state;
 	struct Latch *latch;		/* of the lease worker, once it was started */
@@ -105,15 +105,11 @@ typedef struct SharedState
 	/* guarded by the lock; the layout never changes once it is fixed */
 	bool		layout_fixed;
 	Layout		layout;
-	int64		pending_layout_hash;	/* the one last warned about, or 0 */
 	bool		announced;		/* in the log; read without the lock */
 
 	ClockState	clock;
 	WorkerLease lease;
 	StatsShared stats;
-
-	/* another server that a mark came from, see limit.c; 0: none */
-	pg_atomic_uint64 other_system;
 
 	/* sessions wait here for a limit to be moved */
 	ConditionVariable limit_moved;
@@ -137,10 +133,16 @@ typedef struct SharedState
 /* NULL until SharedAttach() */
 extern SharedState *shared;
 
+/* that of our database; NULL until SlotEnter() */
+extern DatabaseSlot *my_slot;
+
 extern void SharedInit(void);
 extern void SharedAttach(void);
 extern const Layout *SharedLayout(void);
 extern const Layout *SharedLayoutToRead(void);
 extern const Layout *SharedLayoutIfFixed(void);
+extern DatabaseSlot *SlotPeek(void);
+extern void SlotEnter(void);
+extern void SlotForget(void);
 
 #endif							/* SNOWFLAKE_SHARED_H */

@@ -4,13 +4,12 @@
  *	  Counts what the server does with ids.
  *
  * The counters are atomics in shared memory, one set for all databases, and
- * count since the server was started or they were reset.  What may happen with
- * every id is first counted in a variable of the process, so that it costs no
- * more than an addition.  The process adds these pending counts to the
- * counters at the end of a transaction, once a second during a long one, and
- * when it exits.  Counters are exact, except for counts that were pending
- * during a reset.  Do not infer an order from them: of two events, the later
- * one may show up first.
+ * count since the server was started or they were reset.  A process first
+ * counts its ids in a variable, so that this costs no more than an addition.
+ * It adds them to the counter at the end of a transaction, once a second
+ * during a long one, and when it exits.  Counters are exact, except for ids
+ * that were pending during a reset.  Do not infer an order from them: of two
+ * events, the later one may show up first.
  *
  *-------------------------------------------------------------------------
  */
@@ -22,12 +21,12 @@
 
 #include "shared.h"
 
-/* How often, in us, a long transaction adds its pending counts. */
+/* How often, in us, a long transaction adds its ids. */
 #define FOLD_DELAY		USECS_PER_SEC
 
-uint64		stats_pending[NUM_PENDING_STATS];
+uint64		stats_ids = 0;
 
-static uint64 folded[NUM_PENDING_STATS];
+static uint64 folded = 0;
 static TimestampTz folded_at = 0;	/* 0: never */
 
 /* Initialize memory that nobody else has seen yet.  Must not fail. */
@@ -48,15 +47,12 @@ StatsAdd(StatsCounter counter, uint64 number)
 		pg_atomic_fetch_add_u64(&shared->stats.counters[counter], number);
 }
 
-/* Add pending counts to the counters of the server. */
+/* Add the ids of this process to the counter of the server. */
 void
 StatsFold(void)
 {
-	for (int i = 0; i < NUM_PENDING_STATS; i++)
-	{
-		StatsAdd(i, stats_pending[i] - folded[i]);
-		folded[i] = stats_pending[i];
-	}
+	StatsAdd(STATS_IDS, stats_ids - folded);
+	folded = stats_ids;
 }
 
 /* Not at on_shmem_exit(): dynamic shared memory is gone by then. */
@@ -69,7 +65,7 @@ stats_fold_at_exit(int code, Datum arg)
 static void
 stats_fold_at_end(XactEvent event, void *arg)
 {
-	if (stats_pending[STATS_IDS] != folded[STATS_IDS])
+	if (stats_ids != folded)
 		StatsFold();
 }
 
@@ -98,19 +94,20 @@ StatsErrcode(int code)
 	/* in the order of the counters */
 	static const int codes[] = {
 		ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD,
-		ERRCODE_SNOWFLAKE_BEFORE_EPOCH,
+		ERRCODE_SNOWFLAKE_CLOCK_REFUSED,
 		ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED,
 		ERRCODE_SNOWFLAKE_NO_LEASE,
 		ERRCODE_CONFIG_FILE_ERROR,
 		ERRCODE_LOCK_NOT_AVAILABLE,
-		ERRCODE_SNOWFLAKE_CLOCK_REFUSED,
 		ERRCODE_PROGRAM_LIMIT_EXCEEDED
 	};
 
+	StaticAssertStmt(lengthof(codes) == NUM_STATS - STATS_ERRORS,
+					 "each of these errors has a counter");
 	for (int i = 0; i < lengthof(codes); i++)
 	{
 		if (codes[i] == code)
-			StatsAdd(STATS_ERRORS_AHEAD + i, 1);
+			StatsAdd(STATS_ERRORS + i, 1);
 	}
 	return errcode(code);
 }

@@ -16,10 +16,9 @@
  * letter from I to Z to implementations.
  */
 #define ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD		MAKE_SQLSTATE('S','F','0','0','1')
-#define ERRCODE_SNOWFLAKE_BEFORE_EPOCH		MAKE_SQLSTATE('S','F','0','0','2')
+#define ERRCODE_SNOWFLAKE_CLOCK_REFUSED		MAKE_SQLSTATE('S','F','0','0','2')
 #define ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED	MAKE_SQLSTATE('S','F','0','0','3')
 #define ERRCODE_SNOWFLAKE_NO_LEASE			MAKE_SQLSTATE('S','F','0','0','4')
-#define ERRCODE_SNOWFLAKE_CLOCK_REFUSED		MAKE_SQLSTATE('S','F','0','0','5')
 
 /* What a session waits for, as pg_stat_activity shows it from 17 on. */
 #define WAIT_CLOCK		"SnowflakeClock"
@@ -29,25 +28,15 @@
 /* In the order of the columns of snowflake_stat(); times in us. */
 typedef enum StatsCounter
 {
-	/* counted by each process for itself, see StatsPend() */
-	STATS_IDS,
-	NUM_PENDING_STATS,
-
-	STATS_WAITS = NUM_PENDING_STATS,
+	STATS_IDS,					/* counted by each process for itself */
+	STATS_WAITS,
 	STATS_WAIT_TIME,
 	STATS_MARK_EXTENSIONS,
 	STATS_MARK_FLUSH_TIME,
 	STATS_STEPS_BACK,
 	STATS_LARGEST_STEP_BACK,
-	STATS_ERRORS_AHEAD,
-	STATS_ERRORS_EPOCH,
-	STATS_ERRORS_EXHAUSTED,
-	STATS_ERRORS_LEASE,
-	STATS_ERRORS_SETTING,
-	STATS_ERRORS_LOCK,
-	STATS_ERRORS_CLOCK,
-	STATS_ERRORS_SLOT,
-	NUM_STATS
+	STATS_ERRORS,				/* for each SQLSTATE, see StatsErrcode() */
+	NUM_STATS = STATS_ERRORS + 7
 } StatsCounter;
 
 /* In shared memory, for the whole server. */
@@ -58,14 +47,8 @@ typedef struct StatsShared
 	pg_atomic_uint64 reset_at;	/* likewise */
 } StatsShared;
 
-extern uint64 stats_pending[NUM_PENDING_STATS];
-
-/* Count in this process; StatsFoldNowAndThen() does the rest. */
-static inline void
-StatsPend(StatsCounter counter, uint64 number)
-{
-	stats_pending[counter] += number;
-}
+/* Ids that this process has made; StatsFoldNowAndThen() does the rest. */
+extern uint64 stats_ids;
 
 extern void StatsInit(StatsShared *memory);
 extern void StatsFold(void);

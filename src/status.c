@@ -18,11 +18,9 @@
 
 #include "clock.h"
 #include "decode.h"
-#include "extension.h"
 #include "lane.h"
 #include "limit.h"
 #include "settings.h"
-#include "slot.h"
 #include "stats.h"
 #include "wait.h"
 #include "worker.h"
@@ -35,73 +33,23 @@ typedef struct Status
 {
 	const Layout *layout;		/* NULL: the setting is unusable */
 	Worker		worker;
-	TimestampTz lease_starts;	/* DT_NOBEGIN, here and below: not known */
-	TimestampTz lease_ends;
-	TimestampTz last_id_at;		/* of all databases, since the start */
-	bool		has_slot;		/* the database has one, or can take one */
+	DatabaseSlot *slot;			/* of the database, or one that it can take */
 	bool		has_mark;		/* it could be read: */
 	Mark		mark;
 	bool		has_written;	/* this server has written it */
-	uint64		limit;			/* of the database, if it has */
-	int64		greater_mark;	/* of sequence and guard */
-	TimestampTz mark_at;
-	uint64		mark_from;		/* another server, or 0 */
 } Status;
 
 static void
 status_get(Status *status)
 {
-	const Layout *layout = SharedLayoutIfFixed();
-	DatabaseSlot *slot = SlotPeek();
-	uint64		last_tick;
-
 	memset(status, 0, sizeof(Status));
-	status->lease_starts = status->lease_ends = DT_NOBEGIN;
-	status->last_id_at = status->mark_at = DT_NOBEGIN;
-	if (layout == NULL && SettingsLayoutIsUsable())
-		layout = &setting_layout;
-	status->layout = layout;
-	status->has_slot = slot != NULL;
+	status->layout = SharedLayoutIfFixed();
+	if (status->layout == NULL && SettingsLayoutIsUsable())
+		status->layout = &setting_layout;
+	status->slot = SlotPeek();
 	WorkerGet(&status->worker);
-	status->has_mark =
-		LimitPeek(layout, slot, &status->mark, &status->has_written);
-	if (status->has_mark)
-	{
-		status->greater_mark =
-			Max(status->mark.value, status->mark.guard.bound);
-		status->mark_from = LimitOtherSystem(&status->mark.guard);
-	}
-	if (status->mark_from == 0)
-		status->mark_from = pg_atomic_read_u64(&shared->other_system);
-	if (layout == NULL)
-		return;
-
-	if (status->worker.leased && status->worker.id >= 0)
-	{
-		status->lease_starts =
-			LayoutTickInstant(layout, status->worker.lease_start);
-		status->lease_ends =
-			LayoutTickInstant(layout, WorkerLeaseEnd(&status->worker));
-	}
-	last_tick = LaneLastTick(layout);
-	if (last_tick > 0)
-		status->last_id_at = LayoutTickInstant(layout, last_tick);
-	if (status->has_written)
-		status->limit = pg_atomic_read_u64(&slot->limit);
-	/* a mark of 0 has no time: no ids have been made yet */
-	if (status->greater_mark != 0)
-		status->mark_at = LayoutTickInstant(layout,
-											(uint64) status->greater_mark >>
-											layout->shift[FIELD_TIME]);
-}
-
-/* Call a function of the extension that returns a text; "" if it was dropped. */
-static char *
-status_call_sql(const char *name)
-{
-	Oid			function = ExtensionFunction(name, NULL, 0);
-
-	return OidIsValid(function) ? TextDatumGetCString(OidFunctionCall0(function)) : "";
+	status->has_mark = LimitPeek(status->layout, status->slot, &status->mark,
+								 &status->has_written);
 }
 
 /*
@@ -112,54 +60,52 @@ static const char *
 status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 {
 	const Layout *layout = status->layout;
-	const Worker *worker = &status->worker;
-	uint64		lease_end = WorkerLeaseEnd(worker);
-	uint64		ahead = LimitAhead(layout);
-	uint64		last_tick = LaneLastTick(layout);
-	uint64		first;			/* that the database leaves */
+	int64		limit = status->has_written ?
+	pg_atomic_read_u64(&status->slot->limit) : 0;
+	int64		lease_end = WorkerLeaseEnd(&status->worker);
+	int64		ahead = LimitAhead(layout);
+	int64		last_tick = LaneLastTick(layout);
+	int64		first = LimitFloor(layout, limit);	/* that is left */
 	int64		ids_tick;
-	bool		is_in_layout;
 	bool		is_beyond_lease;
 	FoundMark	found;
 
 	LimitFind(layout, &status->mark, status->has_written, reading->ids,
 			  &found);
-	is_beyond_lease = !LimitIsGranted(layout, lease_end, reading->ids);
-	if (is_beyond_lease)
-		reading->ids = reading->time;
-	is_in_layout =
-		LayoutTimeToTick(layout, Max(reading->ids, layout->epoch), &ids_tick);
-	first = LimitFloor(layout, status->limit);
+	is_beyond_lease = LayoutTick(layout, reading->ids) >= lease_end;
+	reading->ids = LimitClock(layout, lease_end, reading->time, reading->ids);
+	ids_tick = LayoutTick(layout, reading->ids);
 	/* a mark that was set counts from the next move of the limit on */
-	if (is_in_layout && Max((uint64) ids_tick, first) < status->limit)
+	if (ids_tick <= layout->last_tick && Max(ids_tick, first) < limit)
 		found = (FoundMark)
 	{
 		0
 	};
 	first = Max(first, found.tick);
 
-	*hint = found.other_layout ? HINT_OTHER_LAYOUT :
-		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server. If the sequence \"snowflake_internal.mark\" was set by hand, correct it.";
-	if (!is_in_layout || first > (uint64) layout->last_tick)
+	*hint = ids_tick <= layout->last_tick ? HINT_FAR_MARK :
+		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server.";
+	if (Max(ids_tick, first) > layout->last_tick)
 		return "exhausted";
 
 	*hint = WorkerLeaseWords()->hint;
-	if (Max(Max((uint64) ids_tick, first), last_tick) >= lease_end ||
-		!WaitIsPossible(layout, is_beyond_lease ? Max(first, last_tick) :
-						worker->lease_start, ahead, NULL, reading))
+	if (status->worker.leased &&
+		(Max(Max(ids_tick, first), last_tick) >= lease_end ||
+		 !WaitIsPossible(layout, is_beyond_lease ? Max(first, last_tick) :
+						 status->worker.lease_start, ahead, NULL, reading)))
 		return "no lease";
 
-	*hint = found.other_layout ? HINT_OTHER_LAYOUT :
-		reading->time + reading->set_back > reading->ids ?
-		HINT_GO_ON("max_set_back") : HINT_GO_ON("max_ahead");
+	*hint = reading->time + reading->set_back > reading->ids ?
+		HINT_GO_ON("max_set_back") : found.is_far ? HINT_FAR_MARK :
+		reading->ids < layout->epoch ? HINT_EPOCH : HINT_GO_ON("max_ahead");
 	if ((found.is_far &&
 		 !WaitIsPossible(layout, found.tick, found.ahead, &found, reading)) ||
 		!WaitIsPossible(layout, Max(first, last_tick), ahead, NULL, reading))
 		return "too far ahead";
 
-	*hint = "";
-	if (status->mark_from != 0 && !worker->leased)
-		*hint = "The mark comes from another server, see \"mark_from\". If that server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.";
+	*hint = !SettingsLayoutIsUsable() ||
+		memcmp(layout, &setting_layout, sizeof(Layout)) == 0 ? "" :
+		"The setting \"snowflake.layout\" was changed. Restart the server, so that this takes effect.";
 	return "ready";
 }
 
@@ -170,21 +116,21 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 static const char *
 status_get_state(const Status *status, const char **hint)
 {
-	const Layout *layout = status->layout;
 	const Guard *guard = &status->mark.guard;
 	ClockReading reading;
-	const char *unusable;
+	const char *unusable = NULL;
 
 	*hint = "Make ids on the primary. After a promotion they are made here.";
 	if (RecoveryInProgress())
 		return "standby";
 
-	unusable = SettingsUnusable();
-	if (unusable == NULL)
-		unusable = layout ? WorkerUnfit(&status->worker, layout) : "snowflake.layout";
+	if (SettingsProblem() != NULL)
+		unusable = SettingsProblem()->name;
+	else if (status->layout != NULL)
+		unusable = WorkerUnfit(&status->worker, status->layout);
 	if (unusable != NULL)
 	{
-		*hint = psprintf("Correct \"%s\" in the server's configuration, and reload or restart the server. The error of snowflake_nextval() says what it takes.",
+		*hint = psprintf("Correct \"%s\" in the server's configuration, and reload or restart the server. The error of snowflake_nextval() says more.",
 						 unusable);
 		return "unusable settings";
 	}
@@ -194,7 +140,7 @@ status_get_state(const Status *status, const char **hint)
 		return "no lease";
 
 	*hint = "Try again when sessions in other databases have ended.";
-	if (!status->has_slot)
+	if (status->slot == NULL)
 		return "too many databases";
 
 	*hint = "Call snowflake_nextval(): its error says whether to wait for a transaction that changes the mark, or how to create the mark again.";
@@ -207,18 +153,14 @@ status_get_state(const Status *status, const char **hint)
 	if (reading.refused)
 		return "clock refused";
 
-	*hint = "Set the clock of the server right, or choose a layout with an earlier epoch and restart the server.";
-	if (reading.ids < layout->epoch && status->greater_mark == 0)
-		return "before epoch";
-
 	return status_of_mark(status, &reading, hint);
 }
 
 /* A row, put together column by column. */
 typedef struct Row
 {
-	Datum		values[18];
-	bool		nulls[18];
+	Datum		values[16];
+	bool		nulls[16];
 	int			number;
 } Row;
 
@@ -229,15 +171,22 @@ status_add(Row *row, Datum value, bool isnull)
 	row->nulls[row->number++] = isnull;
 }
 
-/* How far an instant is ahead of the clock. */
+/* When a tick of a layout begins. */
 static void
-status_add_ahead(Row *row, TimestampTz instant)
+status_add_tick(Row *row, const Layout *layout, int64 tick, bool isnull)
+{
+	status_add(row, TimestampTzGetDatum(LayoutTickInstant(layout, tick)),
+			   isnull);
+}
+
+/* How far it is ahead of the clock. */
+static void
+status_add_ahead(Row *row, const Layout *layout, int64 tick, bool isnull)
 {
 	Interval   *ahead = palloc0(sizeof(Interval));
-	bool		isnull = TIMESTAMP_NOT_FINITE(instant);
 
 	if (!isnull)
-		ahead->time = instant - GetCurrentTimestamp();
+		ahead->time = LayoutTickInstant(layout, tick) - GetCurrentTimestamp();
 	status_add(row, IntervalPGetDatum(ahead), isnull);
 }
 
@@ -247,43 +196,46 @@ snowflake_status(PG_FUNCTION_ARGS)
 {
 	Status		status;
 	const Layout *layout;
+	const Worker *worker = &status.worker;
 	const char *state;
 	const char *hint;
-	const char *version;
+	int64		mark;
+	int64		last_tick;
+	bool		has_lease;
 	Row			row = {.number = 0};
 
 	status_get(&status);
-	layout = status.layout;
 	state = status_get_state(&status, &hint);
-	version = status_call_sql("version");
+	has_lease = status.layout != NULL && worker->leased && worker->id >= 0;
+	/* what goes by it is NULL if there is none */
+	layout = status.layout != NULL ? status.layout : &setting_layout;
+	mark = Max(status.mark.value, status.mark.guard.bound);
+	last_tick = LaneLastTick(layout);
 
 	status_add(&row, CStringGetTextDatum(state), false);
 	status_add(&row, CStringGetTextDatum(hint), *hint == '\0');
-	status_add(&row, Int32GetDatum((int32) status.worker.id),
-			   status.worker.id < 0);
-	status_add(&row, CStringGetTextDatum(status.worker.leased ? "registry" : "setting"), false);
+	status_add(&row, Int32GetDatum((int32) worker->id), worker->id < 0);
+	status_add(&row, CStringGetTextDatum(worker->leased ? "registry" : "setting"), false);
 	status_add(&row, Int32GetDatum(setting_datacenter_id), false);
-	status_add(&row, layout != NULL ?
-			   CStringGetTextDatum(LayoutToText(layout)) : 0, layout == NULL);
-	status_add(&row, layout != NULL ?
-			   Int64GetDatum(LaneIdsPerSecond(layout)) : 0, layout == NULL);
-	status_add(&row, layout != NULL ?
-			   TimestampTzGetDatum(LayoutLastInstant(layout)) : 0,
-			   layout == NULL);
-	status_add_ahead(&row, status.last_id_at);
-	status_add(&row, Int64GetDatum(status.greater_mark), !status.has_mark);
-	status_add_ahead(&row, status.mark_at);
-	status_add(&row, Int64GetDatum((int64) status.mark_from),
-			   status.mark_from == 0);
+	status_add(&row, CStringGetTextDatum(LayoutToText(layout)),
+			   status.layout == NULL);
+	status_add(&row, Int64GetDatum(LaneIdsPerSecond(layout)),
+			   status.layout == NULL);
+	status_add(&row, TimestampTzGetDatum(LayoutLastInstant(layout)),
+			   status.layout == NULL);
+	/* of all databases, since the start */
+	status_add_ahead(&row, layout, last_tick,
+					 status.layout == NULL || last_tick == 0);
+	status_add(&row, Int64GetDatum(mark), !status.has_mark);
+	/* a mark of 0 has no time: no ids have been made yet */
+	status_add_ahead(&row, layout, mark >> layout->shift[FIELD_TIME],
+					 status.layout == NULL || mark == 0);
 	status_add(&row, CStringGetTextDatum(WorkerLeaseWords()->name),
-			   !status.worker.leased);
-	status_add(&row, TimestampTzGetDatum(status.lease_starts),
-			   TIMESTAMP_NOT_FINITE(status.lease_ends));
-	status_add(&row, TimestampTzGetDatum(status.lease_ends),
-			   TIMESTAMP_NOT_FINITE(status.lease_ends));
+			   !worker->leased);
+	status_add_tick(&row, layout, worker->lease_start, !has_lease);
+	status_add_tick(&row, layout, WorkerLeaseEnd(worker), !has_lease);
 	/* if preloaded, it may be older than the extension until a restart */
 	status_add(&row, CStringGetTextDatum(LIBRARY_VERSION), false);
-	status_add(&row, CStringGetTextDatum(version), *version == '\0');
 	status_add(&row, BoolGetDatum(SettingsArePreloaded()), false);
 	PG_RETURN_DATUM(CallRow(fcinfo, row.values, row.nulls, row.number));
 }

@@ -35,6 +35,17 @@
 /* What others do has no known end. */
 #define SLEEP_FOR_OTHERS	10000
 
+/* For how long the present call has waited, in us. */
+static int64 waited = 0;		/* this counts for snowflake.max_wait */
+static int64 watched = 0;		/* a clock in doubt */
+
+/* A call begins. */
+void
+WaitBegin(void)
+{
+	waited = watched = 0;
+}
+
 /* Sleep for up to so many us.  Returns for how long. */
 static int64
 wait_sleep(int64 us, const char *wait_event)
@@ -65,17 +76,16 @@ wait_max(void)
  * known to need longer.
  */
 static bool
-wait_some(int64 missing, int64 longest, const char *wait_event,
-		  CallWaits *waits)
+wait_some(int64 missing, int64 longest, const char *wait_event)
 {
-	int64		left = longest - waits->waited;
+	int64		left = longest - waited;
 
 	if (left <= 0 || missing > left)
 		return false;
-	if (waits->waited == 0)
+	if (waited == 0)
 		StatsAdd(STATS_WAITS, 1);
-	waits->waited += wait_sleep(missing != 0 ? Min(missing, LONGEST_SLEEP) :
-								Min(SLEEP_FOR_OTHERS, left), wait_event);
+	waited += wait_sleep(missing != 0 ? Min(missing, LONGEST_SLEEP) :
+						 Min(SLEEP_FOR_OTHERS, left), wait_event);
 	return true;
 }
 
@@ -84,27 +94,27 @@ wait_some(int64 missing, int64 longest, const char *wait_event,
  * is.  False if the call has watched it for long enough to believe it.
  */
 static bool
-wait_watch(CallWaits *waits)
+wait_watch(void)
 {
 	int64		slept;
 
-	if (waits->watched >= TIME_TO_WATCH)
+	if (watched >= TIME_TO_WATCH)
 		return false;
-	if (waits->watched == 0)
+	if (watched == 0)
 		StatsAdd(STATS_WAITS, 1);
 	slept = wait_sleep(LOOK_INTERVAL, WAIT_CLOCK);
 	/* as in clock_watch(): nobody watched while the process was stopped */
 	if (slept <= CLOCK_LONGEST_GAP)
-		waits->watched += slept;
+		watched += slept;
 	return true;
 }
 
 /*
- * The time to use.  Throws an error if the clock has jumped too far.  If a
- * doubt is old, or the old time cannot be used, the call watches the clock.
+ * Look at the clock.  Throws an error if it has jumped too far.  If a doubt is
+ * old, or the old time cannot be used, the call watches the clock.
  */
-TimestampTz
-WaitForTime(const Layout *layout, CallWaits *waits)
+ClockReading
+WaitForTime(const Layout *layout)
 {
 	ClockReading reading;
 
@@ -114,26 +124,26 @@ WaitForTime(const Layout *layout, CallWaits *waits)
 		ClockCheck(&reading);
 	} while ((reading.doubted_for >= CLOCK_TIME_TO_BELIEVE ||
 			  (reading.doubt > 0 && reading.ids < layout->epoch)) &&
-			 wait_watch(waits));
-	return reading.time;
+			 wait_watch());
+	return reading;
 }
 
 /* Wait for a transaction that changes or drops a relation of the mark. */
 void
-WaitForMark(CallWaits *waits)
+WaitForMark(void)
 {
-	if (!wait_some(0, wait_max(), WAIT_MARK, waits))
+	if (!wait_some(0, wait_max(), WAIT_MARK))
 		MarkReportLocked();
 }
 
 /* Wait for a lease, or for ours to be extended. */
 void
-WaitForLease(const Worker *worker, CallWaits *waits)
+WaitForLease(const Worker *worker)
 {
 	TimestampTz ends;
 
 	WorkerAskForLease();
-	if (wait_some(0, wait_max(), WAIT_LEASE, waits))
+	if (wait_some(0, wait_max(), WAIT_LEASE))
 		return;
 
 	ends = LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(worker));
@@ -149,7 +159,7 @@ WaitForLease(const Worker *worker, CallWaits *waits)
 
 /* Report what keeps a tick from being used until the id clock is "awaited". */
 static void
-wait_report_far(const Layout *layout, const Worker *worker, uint64 tick,
+wait_report_far(const Layout *layout, const Worker *worker, int64 tick,
 				const FoundMark *found, const ClockReading *reading,
 				TimestampTz awaited)
 {
@@ -177,9 +187,8 @@ wait_report_far(const Layout *layout, const Worker *worker, uint64 tick,
 				 errmsg("snowflake mark is too far ahead of the clock"),
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database. %s",
 						   LimitBoundBelow(layout, tick), wait),
-				 errhint("%s If the sequence \"snowflake_internal.mark\" was set by hand, correct it.",
-						 found->other_layout ? HINT_OTHER_LAYOUT : HINT_GO_ON("max_ahead"))));
-	if (worker->lease_start >= tick)
+				 errhint("%s", HINT_FAR_MARK)));
+	if (worker->leased && worker->lease_start >= tick)
 		ereport(ERROR,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
@@ -191,36 +200,29 @@ wait_report_far(const Layout *layout, const Worker *worker, uint64 tick,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 			 errmsg("snowflake ids are too far ahead of the clock"),
 			 errdetail("%s", wait),
+			 reading->ids < layout->epoch ?
+			 errhint(HINT_EPOCH) :
 			 errhint("If ids are needed faster than the layout provides them, give it more bits of sequence, or raise \"snowflake.max_ahead\".")));
 }
 
 /*
  * How long it takes, in us, until a tick is not ahead of the id clock by more
- * than so many ticks; 0 or less if it is not.
+ * than so many ticks.
  */
 static int64
-wait_missing(const Layout *layout, uint64 tick, uint64 ahead,
+wait_missing(const Layout *layout, int64 tick, int64 ahead,
 			 const ClockReading *reading)
 {
-	int64		missing = tick <= ahead ? 0 :
-	LayoutTickToTime(layout, tick - ahead) - reading->ids;
+	int64		missing;
+
+	if (tick <= LayoutTick(layout, reading->ids) + ahead)
+		return 0;
+	missing = LayoutTickToTime(layout, tick - ahead) - reading->ids;
 
 	/* the id clock goes on a little slower while it is ahead */
-	if (missing > 0 && reading->ids > reading->time)
+	if (reading->ids > reading->time)
 		missing += missing / 7;
 	return missing;
-}
-
-/* Look at the clock, by which time the worker's ids go. */
-static ClockReading
-wait_read_clock(const Layout *layout, const Worker *worker)
-{
-	ClockReading reading = ClockRead();
-
-	ClockCheck(&reading);
-	if (!LimitIsGranted(layout, WorkerLeaseEnd(worker), reading.ids))
-		reading.ids = reading.time;
-	return reading;
 }
 
 /*
@@ -245,7 +247,7 @@ wait_longest(const Layout *layout, const FoundMark *found, int64 missing)
 
 /* Whether a new call could wait until a tick is near enough. */
 bool
-WaitIsPossible(const Layout *layout, uint64 tick, uint64 ahead,
+WaitIsPossible(const Layout *layout, int64 tick, int64 ahead,
 			   const FoundMark *found, const ClockReading *reading)
 {
 	/* a doubt may end at any time */
@@ -260,14 +262,11 @@ WaitIsPossible(const Layout *layout, uint64 tick, uint64 ahead,
  * until it is not.
  */
 bool
-WaitWouldDo(const Layout *layout, const Worker *worker, uint64 tick,
-			uint64 ahead, const CallWaits *waits)
+WaitWouldDo(const Layout *layout, int64 tick, int64 ahead,
+			const ClockReading *reading)
 {
-	ClockReading reading = wait_read_clock(layout, worker);
-	int64		missing = wait_missing(layout, tick, ahead, &reading);
-
-	return missing <= 0 ||
-		(reading.doubt == 0 && missing <= wait_max() - waits->waited);
+	return reading->doubt == 0 &&
+		wait_missing(layout, tick, ahead, reading) <= wait_max() - waited;
 }
 
 /*
@@ -277,23 +276,25 @@ WaitWouldDo(const Layout *layout, const Worker *worker, uint64 tick,
  * disk.
  */
 bool
-WaitForClock(const Layout *layout, const Worker *worker, uint64 tick,
-			 uint64 ahead, const FoundMark *found, CallWaits *waits)
+WaitForClock(const Layout *layout, const Worker *worker, int64 tick,
+			 int64 ahead, const FoundMark *found)
 {
-	ClockReading reading = wait_read_clock(layout, worker);
-	int64		missing = wait_missing(layout, tick, ahead, &reading);
-	int64		longest = wait_longest(layout, found, missing);
+	ClockReading reading = ClockRead();
+	int64		missing;
 
-	if (missing <= 0)
+	ClockCheck(&reading);
+	reading.ids = LimitClock(layout, WorkerLeaseEnd(worker), reading.time,
+							 reading.ids);
+	missing = wait_missing(layout, tick, ahead, &reading);
+	if (missing == 0)
 		return true;
 
 	/* a clock that is right may only be in doubt, which may end at any time */
 	if (reading.doubt > 0 &&
-		WaitIsPossible(layout, tick, ahead, found, &reading) &&
-		wait_watch(waits))
+		WaitIsPossible(layout, tick, ahead, found, &reading) && wait_watch())
 		return false;
-	if (!wait_some(reading.doubt > 0 ? 0 : missing, longest, WAIT_CLOCK,
-				   waits))
+	if (!wait_some(reading.doubt > 0 ? 0 : missing,
+				   wait_longest(layout, found, missing), WAIT_CLOCK))
 		wait_report_far(layout, worker, tick, found, &reading,
 						LayoutTickToTime(layout, tick - ahead));
 	return false;

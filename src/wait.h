@@ -12,22 +12,15 @@
 #include "limit.h"
 #include "worker.h"
 
-/* For how long a call has waited, in us. */
-typedef struct CallWaits
-{
-	int64		waited;			/* this counts for snowflake.max_wait */
-	int64		watched;		/* a clock in doubt */
-} CallWaits;
-
-extern TimestampTz WaitForTime(const Layout *layout, CallWaits *waits);
-extern void WaitForMark(CallWaits *waits);
-extern void WaitForLease(const Worker *worker, CallWaits *waits);
+extern void WaitBegin(void);
+extern ClockReading WaitForTime(const Layout *layout);
+extern void WaitForMark(void);
+extern void WaitForLease(const Worker *worker);
 extern bool WaitForClock(const Layout *layout, const Worker *worker,
-						 uint64 tick, uint64 ahead, const FoundMark *found,
-						 CallWaits *waits);
-extern bool WaitWouldDo(const Layout *layout, const Worker *worker,
-						uint64 tick, uint64 ahead, const CallWaits *waits);
-extern bool WaitIsPossible(const Layout *layout, uint64 tick, uint64 ahead,
+						 int64 tick, int64 ahead, const FoundMark *found);
+extern bool WaitWouldDo(const Layout *layout, int64 tick, int64 ahead,
+						const ClockReading *reading);
+extern bool WaitIsPossible(const Layout *layout, int64 tick, int64 ahead,
 						   const FoundMark *found,
 						   const ClockReading *reading);
 

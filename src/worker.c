@@ -46,22 +46,21 @@ WorkerGet(Worker *worker)
  * The first tick after the lease.  No barrier is needed: an old value is too
  * low, which does no harm, or of another lease, which is a change, see lane.c.
  */
-uint64
+int64
 WorkerLeaseEnd(const Worker *worker)
 {
 	return worker->leased ?
-		pg_atomic_read_u64(&shared->lease.end) : PG_UINT64_MAX;
+		(int64) pg_atomic_read_u64(&shared->lease.end) : PG_INT64_MAX;
 }
 
-/* Report a worker or datacenter id that does not fit its field. */
-void
-WorkerCheckField(int elevel, const Layout *layout, LayoutField field,
-				 const char *setting, int64 value)
+/* Throw an error if a worker or datacenter id does not fit its field. */
+static void
+worker_check_field(const Layout *layout, LayoutField field,
+				   const char *setting, int64 value)
 {
 	if (value > LayoutLargest(layout, field))
-		ereport(elevel,
-				(elevel >= ERROR ? StatsErrcode(ERRCODE_CONFIG_FILE_ERROR) :
-				 errcode(ERRCODE_CONFIG_FILE_ERROR),
+		ereport(ERROR,
+				(StatsErrcode(ERRCODE_CONFIG_FILE_ERROR),
 				 errmsg("parameter \"%s\" is out of range for the snowflake layout: " INT64_FORMAT,
 						setting, value),
 				 layout->bits[field] == 0 ?
@@ -79,9 +78,10 @@ WorkerCheckField(int elevel, const Layout *layout, LayoutField field,
 void
 WorkerPutBits(Worker *worker, const Layout *layout)
 {
-	WorkerCheckField(ERROR, layout, FIELD_DATACENTER, "snowflake.datacenter_id",
-					 setting_datacenter_id);
-	WorkerCheckField(ERROR, layout, FIELD_WORKER, "snowflake.worker_id", worker->id);
+	worker_check_field(layout, FIELD_DATACENTER, "snowflake.datacenter_id",
+					   setting_datacenter_id);
+	worker_check_field(layout, FIELD_WORKER, "snowflake.worker_id",
+					   worker->id);
 	worker->bits = LayoutPut(layout, FIELD_DATACENTER, setting_datacenter_id) |
 		LayoutPut(layout, FIELD_WORKER, worker->id) |
 		LayoutPut(layout, FIELD_TIMELINE,
@@ -130,16 +130,12 @@ WorkerLeaseWords(void)
  * The first tick that does not begin before an instant.  If one lease ends at
  * the instant at which another starts, no tick is in both.
  */
-static uint64
+static int64
 worker_first_tick_from(const Layout *layout, TimestampTz instant)
 {
-	int64		tick;
+	int64		before = LayoutTick(layout, instant - 1);
 
-	if (instant <= layout->epoch)
-		return 0;
-	if (!LayoutTimeToTick(layout, instant - 1, &tick))
-		return (uint64) layout->last_tick + 1;
-	return tick + 1;
+	return Max(before + 1, 0);
 }
 
 /* Wake the lease worker.  If it has ended, another process may wake up. */
@@ -170,13 +166,13 @@ WorkerSetLease(int64 worker_id, TimestampTz starts, TimestampTz ends)
 {
 	const Layout *layout = SharedLayout();
 	WorkerLease *lease = &shared->lease;
-	uint64		start = worker_first_tick_from(layout, starts);
-	uint64		end = worker_first_tick_from(layout, ends);
+	int64		start = worker_first_tick_from(layout, starts);
+	int64		end = worker_first_tick_from(layout, ends);
 
 	Assert(start <= end);
 	/* only the lease worker changes these, so it needs no lock to read them */
 	if (lease->worker_id == worker_id && lease->start == start &&
-		pg_atomic_read_u64(&lease->end) <= end)
+		(int64) pg_atomic_read_u64(&lease->end) <= end)
 	{
 		pg_atomic_write_u64(&lease->end, end);
 		WorkerSetLeaseState(LEASE_HELD);
@@ -208,7 +204,7 @@ TimestampTz
 WorkerEndLease(void)
 {
 	const Layout *layout = SharedLayout();
-	uint64		end;
+	int64		end;
 
 	LaneBeginChange();
 	shared->lease.worker_id = -1;
@@ -216,6 +212,6 @@ WorkerEndLease(void)
 	LaneEndChange();
 
 	end = LaneLastTick(layout) + 1;
-	return end > (uint64) layout->last_tick ?
+	return end > layout->last_tick ?
 		DT_NOEND : LayoutTickToTime(layout, end);
 }

@@ -16,7 +16,7 @@ typedef struct Worker
 	int64		id;				/* -1: there is no lease */
 	int64		bits;			/* both ids and the timeline, in place */
 	bool		leased;
-	uint64		lease_start;	/* first tick of the lease; 0 if not leased */
+	int64		lease_start;	/* first tick of the lease; 0 if not leased */
 	uint32		changes;		/* so many, when all this was read */
 } Worker;
 
@@ -28,11 +28,7 @@ typedef struct LeaseWords
 } LeaseWords;
 
 extern void WorkerGet(Worker *worker);
-extern uint64 WorkerLeaseEnd(const Worker *worker);
-extern void
-			WorkerCheckField(int elevel, const Layout *layout,
-							 LayoutField field,
-							 const char *setting, int64 value);
+extern int64 WorkerLeaseEnd(const Worker *worker);
 extern void WorkerPutBits(Worker *worker, const Layout *layout);
 extern const char *WorkerUnfit(const Worker *worker, const Layout *layout);
 extern const LeaseWords *WorkerLeaseWords(void);

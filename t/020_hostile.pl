@@ -149,17 +149,18 @@ my $none = 'NULL::pg_catalog.text';
 my $clock = 'pg_catalog.clock_timestamp()';
 my %calls = (
 	snowflake_between => [ "$id, $instant, $later", "$id, $instant, $later, $layout" ],
-	snowflake_compose => ["$instant, $layout, NULL::integer, 2, 3, 1, 5, NULL::integer"],
 	snowflake_create_partitions => [
 		"$table, '1 day'::interval, $instant, $later, 'UTC'::pg_catalog.text, $none",
 		"$table, '6 hours'::interval, $later, '2026-11-24 00:00:00+00'::pg_catalog.timestamptz, 'UTC'::pg_catalog.text, $layout",
 	],
+	snowflake_inspect => [ "$id, $none", "$id, $layout" ],
 	snowflake_partitions => [ "$table, $none", "$table, $layout" ],
 	snowflake_partitions_before => [ "$table, $later, $none", "$table, $later, $layout" ]);
 my @statements = (
 	'SELECT public.snowflake_nextval()',
 	'SELECT * FROM public.snowflake_stat()',
 	'SELECT * FROM public.snowflake_status()',
+	'REFRESH MATERIALIZED VIEW snowflake_internal.guard',
 	(   map {
 			my $function = $_;
 			map { "SELECT * FROM public.$function($_)" } @{ $calls{$function} }
@@ -246,7 +247,7 @@ is( functions_of('snowflake'),
 	join(
 		' ',
 		sort
-		  qw(check_partitioned keep_undated layout partition_bounds partition_grid partition_ranges step_parts version),
+		  qw(check_partitioned current_guard keep_undated layout partition_bounds partition_grid partition_ranges step_parts),
 		keys %calls),
 	'the test calls all functions of the extension');
 sql([ $node, $database ], 'CREATE EXTENSION snowflake_adopt');
@@ -369,7 +370,7 @@ foreach my $mutant (undef, with_mutants() ? 'takes any schema' : ())
 DROP EXTENSION snowflake;
 CREATE SCHEMA snowflake_internal;
 CREATE SEQUENCE snowflake_internal.mark;
-CREATE MATERIALIZED VIEW snowflake_internal.guard AS SELECT 0::bigint AS bound, 0::bigint AS clock, 0::bigint AS database, 0::bigint AS layout, 0::bigint AS system;
+CREATE MATERIALIZED VIEW snowflake_internal.guard AS SELECT 0::bigint AS bound, 0::bigint AS clock, 0::bigint AS database, 0::bigint AS system;
 EOC
 
 	if ($mutant)
@@ -410,10 +411,9 @@ my @sql_statements = (
 				map { "SELECT * FROM public.snowflake_$_(" . ($arguments =~ s/^, //r) . ')' } qw(layout capacity))
 		} '',
 		", $layout"),
-	"SELECT public.snowflake_decode($id, 'time:41 lane:3 epoch:2026-01-01T00:00:00.5+01:00'::pg_catalog.text)",
+	"SELECT public.snowflake_decode($id, 'time:41 lane:3 epoch:2026-01-01T00:00:00.500Z'::pg_catalog.text)",
 	"SELECT public.snowflake_compose($instant, 0, 2, 0, 0, 5, 1)",
 	"SELECT public.snowflake_compose($instant, $layout, 0, 2, 3, 1, 5, 0)",
-	"SELECT public.snowflake_compose($instant, 0, 2, 3, 1, 5, 0, $layout)",
 	"SELECT public.snowflake_configure($layout, NULL::integer, 0, $interval, $interval, true)",
 	("SELECT public.snowflake_lease(NULL::pg_catalog.text, $interval, 'a'::pg_catalog.text)") x 2,
 	'SELECT public.snowflake_nextval()');

@@ -438,7 +438,7 @@ sql_is([ $node, 'clocks' ], 'SELECT snowflake_worker_id(snowflake_nextval())', 2
 
 # Before the epoch, and after the last tick
 add_sql_database($node, 'epoch', "'snowflake epoch:2090-01-01T00:00:00Z', 1");
-sql_fails([ $node, 'epoch' ], 'SELECT snowflake_nextval()', 'SF002', 'an epoch in the future is an error');
+sql_fails([ $node, 'epoch' ], 'SELECT snowflake_nextval()', 'SF001', 'an epoch in the future is an error');
 add_sql_database($node, 'ended', "'uid-generator', 1");
 sql_fails([ $node, 'ended' ], 'SELECT snowflake_nextval()', 'SF003', 'a layout that has ended is an error');
 

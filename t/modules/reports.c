@@ -103,7 +103,7 @@ is_ours(const char *filename)
 }
 
 static void
-emit_log(ErrorData * error)
+emit_log(ErrorData *error)
 {
 	bool		holds_lwlock = false;
 	const char *path = getenv("SNOWFLAKE_TEST_REPORTS");

@@ -41,7 +41,7 @@ check "ids are counted" "$(value 'snowflake_stat_ids_total{.*}')" = 4711
 check "errors are counted by kind" "$(value 'snowflake_errors_total{.*kind="F0000".*}')" = 1
 check "other kinds have no errors" "$(value 'snowflake_errors_total{.*kind="SF001".*}')" = 0
 check "ids can be made" "$(value 'snowflake_status_ready{.*state="ready".*}')" = 1
-check "the exporter has all metrics" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 21
+check "the exporter has all metrics" "$(grep -c '^snowflake_[a-z_]*{' metrics)" -eq 20
 check "the exporter logs no errors" "$(grep -c 'level=error' exporter.log)" -eq 0
 
 # only promtool is needed, and installing Prometheus would start a server

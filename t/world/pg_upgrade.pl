@@ -133,7 +133,7 @@ INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 			"$way, $database: the mark, its guard and the extension are as they were");
 		sql_is([ $new_node, $database ], 'TABLE items', $items{$database}, "$way, $database: the rows are the same");
 		sql_is(
-			[ $new_node, $database ], 'SELECT mark_from FROM snowflake_status()', $system,
+			[ $new_node, $database ], 'SELECT system FROM snowflake_internal.guard', $system,
 			"$way, $database: the mark comes from the old server");
 
 		my (undef, $duplicates, $lower) = live_again($new_node, $database, $run{$database});
