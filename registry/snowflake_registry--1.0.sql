@@ -81,40 +81,27 @@ COMMENT ON COLUMN snowflake_registry.registry.clock_accepted IS
 
 INSERT INTO snowflake_registry.registry DEFAULT VALUES;
 
--- A dump restores its own row, with its history.  That row replaces the one above.
-CREATE FUNCTION snowflake_registry.replace_unused() RETURNS trigger
+CREATE FUNCTION snowflake_registry.keep_settings() RETURNS trigger
 LANGUAGE plpgsql
 SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
-	DELETE FROM snowflake_registry.registry WHERE worker_ids IS NULL;
+	IF TG_OP = 'INSERT' THEN
+		-- a dump restores its own row, with its history, which replaces the one above
+		DELETE FROM snowflake_registry.registry WHERE worker_ids IS NULL;
+	ELSE
+		-- leases that were granted before the settings were lowered may end later than these allow
+		NEW.former_reach := greatest(OLD.former_reach, 2 * OLD.max_clock_lead + OLD.max_lease);
+	END IF;
 	RETURN NEW;
 END
 $$;
 
-COMMENT ON FUNCTION snowflake_registry.replace_unused() IS
+COMMENT ON FUNCTION snowflake_registry.keep_settings() IS
 'for internal use';
 
-CREATE TRIGGER replace_unused BEFORE INSERT ON snowflake_registry.registry
-FOR EACH ROW EXECUTE FUNCTION snowflake_registry.replace_unused();
-
--- Leases that were granted before the settings were lowered may end later than the
--- new settings allow.
-CREATE FUNCTION snowflake_registry.remember_settings() RETURNS trigger
-LANGUAGE plpgsql
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	NEW.former_reach := greatest(OLD.former_reach, 2 * OLD.max_clock_lead + OLD.max_lease);
-	RETURN NEW;
-END
-$$;
-
-COMMENT ON FUNCTION snowflake_registry.remember_settings() IS
-'for internal use';
-
-CREATE TRIGGER remember_settings BEFORE UPDATE OF max_lease, max_clock_lead ON snowflake_registry.registry
-FOR EACH ROW EXECUTE FUNCTION snowflake_registry.remember_settings();
+CREATE TRIGGER keep_settings BEFORE INSERT OR UPDATE OF max_lease, max_clock_lead ON snowflake_registry.registry
+FOR EACH ROW EXECUTE FUNCTION snowflake_registry.keep_settings();
 
 CREATE TABLE snowflake_registry.lease (
 	worker_id bigint PRIMARY KEY CHECK (worker_id >= 0),
@@ -169,47 +156,8 @@ COMMENT ON VIEW snowflake_registry.leases IS
 -- Internals
 --
 
-CREATE FUNCTION snowflake_registry.commit_synchronously()
-RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
-		PERFORM set_config('synchronous_commit', 'on', true);
-	END IF;
-	-- the caller must see whether the wait for standbys was canceled
-	IF current_setting('client_min_messages') = 'error' THEN
-		PERFORM set_config('client_min_messages', 'warning', true);
-	END IF;
-END
-$$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_registry.commit_synchronously() FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_registry.commit_synchronously() IS
-'for internal use';
-
--- Servers wait for a third of the lease, and 5 s at most.  Give up before they do, and
--- ask again: a grant after that would be wasted, and would keep a connection.
-CREATE FUNCTION snowflake_registry.limit_wait(duration interval)
-RETURNS void
-LANGUAGE sql VOLATILE PARALLEL UNSAFE
-SET search_path = pg_catalog, pg_temp
-AS $$
-	SELECT set_config('lock_timeout',
-		greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true)
-$$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_registry.limit_wait(interval) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_registry.limit_wait(interval) IS
-'for internal use';
-
--- A clock that is years ahead would make leases that last for years, and keep others
--- from starting before that.  The registry has no clock to compare its own with, but
--- knows what it has granted.
-CREATE FUNCTION snowflake_registry.check_clock()
+-- Begin a call that grants or takes away, for a lease of some duration or for an administrator.
+CREATE FUNCTION snowflake_registry.begin_call(duration interval)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
@@ -220,6 +168,23 @@ DECLARE
 	known timestamptz;
 	settings snowflake_registry.registry;
 BEGIN
+	-- a crash must not take it back
+	IF current_setting('synchronous_commit') IN ('off', 'local', 'remote_write') THEN
+		PERFORM set_config('synchronous_commit', 'on', true);
+	END IF;
+	-- the caller must see whether the wait for standbys was canceled
+	IF current_setting('client_min_messages') = 'error' THEN
+		PERFORM set_config('client_min_messages', 'warning', true);
+	END IF;
+	-- Servers wait for a third of the lease, and 5 s at most.  Give up before they do, and
+	-- ask again: a grant after that would be wasted, and would keep a connection.
+	IF duration IS NOT NULL THEN
+		PERFORM set_config('lock_timeout', greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true);
+	END IF;
+
+	-- A clock that is years ahead would make leases that last for years, and keep others
+	-- from starting before that.  The registry has no clock to compare its own with, but
+	-- knows what it has granted.
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	SELECT greatest(max(granted), settings.clock_accepted) INTO known FROM snowflake_registry.lease;
 	IF here > known + settings.max_jump THEN
@@ -232,20 +197,16 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.check_clock() FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.begin_call(interval) FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_registry.check_clock() IS
+COMMENT ON FUNCTION snowflake_registry.begin_call(interval) IS
 'for internal use';
 
 CREATE FUNCTION snowflake_registry.accept_clock()
 RETURNS void
-LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
+LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
-AS $$
-BEGIN
-	UPDATE snowflake_registry.registry SET clock_accepted = clock_timestamp();
-END
-$$;
+AS 'UPDATE snowflake_registry.registry SET clock_accepted = clock_timestamp()';
 
 REVOKE EXECUTE ON FUNCTION snowflake_registry.accept_clock() FROM PUBLIC;
 
@@ -259,10 +220,7 @@ SET search_path = pg_catalog, pg_temp
 SET TimeZone = 'UTC'
 AS $$
 BEGIN
-	-- a crash must not bring revoked leases back
-	PERFORM snowflake_registry.commit_synchronously();
-	PERFORM snowflake_registry.check_clock();
-
+	PERFORM snowflake_registry.begin_call(NULL);
 	-- Lock in the same order as all others: the settings first.  Twice the lead: we
 	-- assume that the clock by which the lost leases were granted was ahead of ours
 	-- by no more than max_clock_lead, too.  This covers a promotion that no call has
@@ -281,7 +239,8 @@ REVOKE EXECUTE ON FUNCTION snowflake_registry.revoke_leases() FROM PUBLIC;
 COMMENT ON FUNCTION snowflake_registry.revoke_leases() IS
 'revoke all leases, and start new ones above everything that can have been granted; for use after grants were lost, as when a snapshot was restored';
 
--- Check everything that does not depend on the worker id.  Returns the settings.
+-- Check everything that does not depend on the worker id, after begin_call(): leases must not
+-- be revoked by a wrong clock.  Returns the settings.
 CREATE FUNCTION snowflake_registry.check_call(clock timestamptz, duration interval)
 RETURNS snowflake_registry.registry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
@@ -292,11 +251,6 @@ DECLARE
 	history CONSTANT text := snowflake_registry.own_history();
 	settings snowflake_registry.registry;
 BEGIN
-	-- a crash must not take back what a holder was granted
-	PERFORM snowflake_registry.commit_synchronously();
-	-- before a promotion is noticed below: leases would be revoked by the wrong clock
-	PERFORM snowflake_registry.check_clock();
-
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	IF settings.history <> history THEN
 		-- The first call after a promotion.  Grants may be missing here, even all of
@@ -379,7 +333,7 @@ BEGIN
 	END IF;
 
 	-- grant one lease at a time
-	PERFORM snowflake_registry.limit_wait(duration);
+	PERFORM snowflake_registry.begin_call(duration);
 	PERFORM FROM snowflake_registry.registry FOR UPDATE;
 	settings := snowflake_registry.check_call(clock, duration);
 	here := clock_timestamp();
@@ -461,7 +415,7 @@ DECLARE
 	settings snowflake_registry.registry;
 	new_end timestamptz;
 BEGIN
-	PERFORM snowflake_registry.limit_wait(duration);
+	PERFORM snowflake_registry.begin_call(duration);
 	settings := snowflake_registry.check_call(clock, duration);
 
 	-- The holder knows where its lease ends.  A caller that does not know is a copy
@@ -518,9 +472,7 @@ BEGIN
 			MESSAGE = 'worker id and reason must be specified for a reservation',
 			DETAIL = 'The worker id must not be negative.';
 	END IF;
-	-- a crash must not let others lease the worker id
-	PERFORM snowflake_registry.commit_synchronously();
-	PERFORM snowflake_registry.check_clock();
+	PERFORM snowflake_registry.begin_call(NULL);
 
 	-- Grants may be missing here after a promotion, see check_call().  The error below
 	-- would undo a revocation, and the next call would revoke again, and put off the

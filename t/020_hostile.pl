@@ -542,8 +542,7 @@ my @registry_statements = (
 	'INSERT INTO snowflake_registry.registry DEFAULT VALUES',
 	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",
 	'SELECT * FROM snowflake_registry.own_history()',
-	'SELECT * FROM snowflake_registry.commit_synchronously()',
-	"SELECT * FROM snowflake_registry.limit_wait('1 second'::interval)",
+	"SELECT * FROM snowflake_registry.begin_call('1 second'::interval)",
 	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.fields_of_servers($leased_layout)",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $leased_layout, 4::bigint, $clock, '1 second'::interval)",
@@ -552,15 +551,14 @@ my @registry_statements = (
 	"SELECT * FROM snowflake_registry.reserve(1::bigint, 'b'::pg_catalog.text)",
 	"SELECT * FROM snowflake_registry.unreserve(1::bigint, $later)",
 	'SELECT * FROM snowflake_registry.leases',
-	'SELECT * FROM snowflake_registry.check_clock()',
 	'SELECT * FROM snowflake_registry.accept_clock()',
 	"UPDATE snowflake_registry.registry SET history = 'another/00000001'",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $leased_layout, 4::bigint, $clock, '1 second'::interval)",
 	'SELECT * FROM snowflake_registry.revoke_leases()');
-my $called = join ' ', @registry_statements, 'snowflake_registry.replace_unused( snowflake_registry.remember_settings(';
+my $called = join ' ', @registry_statements, 'snowflake_registry.keep_settings(';
 is( functions_of('snowflake_registry'),
 	join(' ', sort keys %{ { map { $_ => 1 } $called =~ /snowflake_registry\.(\w+)\(/g } }),
-	'the test calls all functions of the registry, two through triggers');
+	'the test calls all functions of the registry, one through a trigger');
 as_mallory("SET search_path = pg_catalog;\n$harm$overloads$operators$types");
 call_all('registry', $registry, @registry_statements);
 
