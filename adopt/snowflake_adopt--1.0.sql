@@ -3,17 +3,15 @@
 -- Gives existing tables snowflake ids, for snowflake and for snowflake_sql.  CREATE EXTENSION,
 -- pg_tle, and psql (--single-transaction --set=ON_ERROR_STOP=1 --file) take this script.
 --
--- A key is a column that is to make ids.  Columns that refer to it become bigint, too.  A
--- change is a column whose type changes, in the topmost table that has it; it changes in the
--- whole tree of that table: its partitions and all tables that inherit from it.
+-- A key is a column that is to make ids.  A change is a column whose type changes: a key, or one
+-- that refers to it, in the topmost table that has it and all that are below that.
 --
 -- Everything is checked before anything is changed, with the same errors as a dry run.
 -- Nothing that was dropped is created again: printed and read back, a view can mean
 -- something else.  So what depends on a column that changes is named, and left to its owner.
 --
--- All look-ups use pg_catalog.  What is done for the caller runs with the caller's
--- search_path, in which functions of indexes, event triggers and the like must find what they
--- need.  Look-ups are planned without JIT, which takes longer than they do.
+-- All look-ups use pg_catalog, and are planned without JIT, which takes longer than they do.  What
+-- is done for the caller runs with its search_path, for functions of indexes and the like.
 
 DO $$
 BEGIN
@@ -29,7 +27,6 @@ GRANT USAGE ON SCHEMA snowflake_adopt TO PUBLIC;
 
 CREATE TYPE snowflake_adopt.key AS (relid oid, attname name);
 CREATE TYPE snowflake_adopt.change AS (relid oid, attname name, new_type text);
--- An error of snowflake_adopt(), or a part of that of snowflake_adopt_all().
 CREATE TYPE snowflake_adopt.problem AS (code text, message text, detail text, hint text);
 -- The greatest value of a key, or the error of the look at it.
 CREATE TYPE snowflake_adopt.value AS (relid oid, attname name, largest bigint, code text, message text);

@@ -199,7 +199,7 @@ DiskReplicate(void)
 	{
 		if (on_standby[i] < flushed && reference >= standby_returns_at[i])
 			on_standby[i] +=
-				RandomOf(STREAM_WORLD, flushed - on_standby[i] + 1);
+				RandomBelow(flushed - on_standby[i] + 1);
 		if (on_standby[i] == flushed)
 			standby_had_all_at[i] = reference;
 		if (configured_standby == i + 1)

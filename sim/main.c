@@ -10,6 +10,8 @@
 #include <getopt.h>
 #include <time.h>
 
+#include "common/pg_prng.h"
+
 #include "memory.h"
 #include "world.h"
 
@@ -23,9 +25,41 @@
 
 Plan		plan;
 Counts		counts;
-uint64		seed;
 bool		verbose = false;
 bool		at_rest;
+
+/* All that is random comes from the seed, so the same seed runs the same. */
+static pg_prng_state dice;
+
+/* For the core */
+uint64
+RandomBits(void)
+{
+	return pg_prng_uint64(&dice);
+}
+
+uint64
+RandomBelow(uint64 number)
+{
+	return number <= 1 ? 0 : RandomBits() % number;
+}
+
+bool
+RandomOneIn(int number)
+{
+	return RandomBelow(number) == 0;
+}
+
+/* From 1 to a size, of all orders of magnitude. */
+int64
+RandomSize(int64 largest)
+{
+	int64		size = 1;
+
+	while (size < largest && RandomOneIn(2))
+		size *= 4;
+	return RandomBelow(Min(size, largest)) + 1;
+}
 
 /* Tell the story of a seed. */
 void
@@ -74,11 +108,10 @@ start_processes(void)
 }
 
 /* Whether all promises hold for a seed. */
-bool
-RunSeed(uint64 number)
+static bool
+run_seed(uint64 seed)
 {
-	seed = number;
-	RandomSeed(seed);
+	pg_prng_seed(&dice, seed);
 	step = 0;
 	last_step = STEPS;
 	me = NULL;
@@ -126,35 +159,15 @@ print_counts(uint64 num_seeds, double elapsed)
 	putchar('\n');
 }
 
-/* Shrink the last seed, and write its decisions to a file. */
-static bool
-shrink(const char *name)
-{
-	FILE	   *file;
-
-	random_mode = RANDOM_RECORD;
-	if (RunSeed(seed))
-		elog(PANIC, "the seed is not the same again");
-	Shrink();
-	file = fopen(name, "w");
-	if (file == NULL)
-		return false;
-	DecisionsWrite(file);
-	return fclose(file) == 0;
-}
-
 int
 main(int argc, char **argv)
 {
 	static const struct option options[] = {
 		{"seeds", required_argument, NULL, 'n'},
 		{"first", required_argument, NULL, 'f'},
-		{"shrink", required_argument, NULL, 's'},
-		{"decisions", required_argument, NULL, 'd'},
 		{"verbose", no_argument, NULL, 'v'},
 		{NULL, 0, NULL, 0}
 	};
-	const char *shrink_to = NULL;
 	uint64		first = 1;
 	uint64		seeds = 1;
 	double		start = seconds();
@@ -172,13 +185,6 @@ main(int argc, char **argv)
 			case 'n':
 				seeds = strtoull(optarg, NULL, 10);
 				break;
-			case 's':
-				shrink_to = optarg;
-				break;
-			case 'd':
-				if (!DecisionsRead(optarg))
-					return 2;
-				break;
 			case 'v':
 				verbose = true;
 				break;
@@ -190,14 +196,13 @@ main(int argc, char **argv)
 	ProcessInit();
 	while (holds && num_seeds < seeds)
 	{
-		holds = RunSeed(first + num_seeds++);
+		holds = run_seed(first + num_seeds++);
 		counts.steps += step;
 	}
 	if (!holds)
-		printf("seed %llu, step %llu: %s\n", (unsigned long long) seed,
+		printf("seed %llu, step %llu: %s\n",
+			   (unsigned long long) (first + num_seeds - 1),
 			   (unsigned long long) step, PromiseWhatBroke());
 	print_counts(num_seeds, seconds() - start);
-	if (!holds && shrink_to != NULL && !shrink(shrink_to))
-		return 2;
 	return holds ? 0 : 1;
 }

@@ -442,24 +442,6 @@ time_t_to_timestamptz(pg_time_t time)
  * and no text is ever read.
  */
 
-static struct config_generic defined_settings[16];
-static struct config_generic *all_settings[16];
-static int	num_settings = 0;
-
-static void
-define_setting(const char *name)
-{
-	for (int i = 0; i < num_settings; i++)
-	{
-		if (strcmp(all_settings[i]->name, name) == 0)
-			return;
-	}
-	defined_settings[num_settings].name = name;
-	defined_settings[num_settings].reset_source = PGC_S_DEFAULT;
-	all_settings[num_settings] = &defined_settings[num_settings];
-	num_settings++;
-}
-
 void
 DefineCustomIntVariable(const char *name, const char *short_desc,
 						const char *long_desc, int *variable, int boot,
@@ -467,7 +449,6 @@ DefineCustomIntVariable(const char *name, const char *short_desc,
 						GucIntCheckHook check_hook,
 						GucIntAssignHook assign_hook, GucShowHook show_hook)
 {
-	define_setting(name);
 	*variable = boot;
 }
 
@@ -479,7 +460,6 @@ DefineCustomEnumVariable(const char *name, const char *short_desc,
 						 GucEnumCheckHook check_hook,
 						 GucEnumAssignHook assign_hook, GucShowHook show_hook)
 {
-	define_setting(name);
 	*variable = boot;
 }
 
@@ -491,20 +471,7 @@ DefineCustomStringVariable(const char *name, const char *short_desc,
 						   GucStringAssignHook assign_hook,
 						   GucShowHook show_hook)
 {
-	define_setting(name);
 	*variable = (char *) boot;
-}
-
-struct config_generic **
-get_guc_variables(void)
-{
-	return all_settings;
-}
-
-int
-GetNumConfigOptions(void)
-{
-	return num_settings;
 }
 
 int

@@ -138,7 +138,7 @@ choose(void)
 		}
 		if (num_ready > 0)
 		{
-			chosen = ready[RandomOf(STREAM_SCHEDULE, num_ready)];
+			chosen = ready[RandomBelow(num_ready)];
 			for (int i = 0; plan.by_priority && i < num_ready; i++)
 			{
 				if (ready[i]->priority > chosen->priority)
@@ -148,7 +148,7 @@ choose(void)
 			return chosen;
 		}
 		if (wake_at != PG_INT64_MAX &&
-			(stalls == NULL || RandomOneInOf(STREAM_SCHEDULE, 2)))
+			(stalls == NULL || RandomOneIn(2)))
 		{
 			PassTime(wake_at - reference);
 			DiskReplicate();
@@ -195,28 +195,28 @@ ProcessStep(void)
 		PromiseBroken("%s gets nowhere", me->doing);
 	if (PromiseWhatBroke() != NULL || step >= last_step)
 		leave(END);
-	if (RandomOneInOf(STREAM_SCHEDULE, 8))
-		PassTime(RandomOf(STREAM_SCHEDULE, plan.step_us));
-	if (RandomOneInOf(STREAM_SCHEDULE, 64))
+	if (RandomOneIn(8))
+		PassTime(RandomBelow(plan.step_us));
+	if (RandomOneIn(64))
 	{
 		DiskReplicate();
 		WorldSignal();
 	}
 	if (!at_rest && WorldRest())
 		at_rest = true;
-	if (!at_rest && RandomOneInOf(STREAM_SCHEDULE, plan.fault_every))
+	if (!at_rest && RandomOneIn(plan.fault_every))
 		leave(FAULT);
 	if (!at_rest && plan.stall_every > 0 &&
-		RandomOneInOf(STREAM_SCHEDULE, plan.stall_every))
+		RandomOneIn(plan.stall_every))
 	{
 		me->state = PROCESS_STALLS;
 		me->stalls_until = step + RandomSize(plan.longest_stall);
 		reschedule();
 	}
-	else if (RandomOneInOf(STREAM_SCHEDULE, plan.switch_every))
+	else if (RandomOneIn(plan.switch_every))
 	{
 		/* a process that loses its priority is overtaken by all others */
-		if (plan.by_priority && RandomOneInOf(STREAM_SCHEDULE, 8))
+		if (plan.by_priority && RandomOneIn(8))
 			me->priority = -(int) step;
 		reschedule();
 	}

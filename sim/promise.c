@@ -61,7 +61,6 @@ static int64 ids_seen;			/* the id clock when it was last seen, */
 static int64 ids_seen_at;		/* at this instant */
 static int	ids_seen_in;		/* in this run of the server */
 static char broken[300];
-static const char *kind;		/* of what is broken: its format */
 
 void
 PromiseBegin(void)
@@ -84,13 +83,6 @@ PromiseWhatBroke(void)
 	return broken[0] != '\0' ? broken : NULL;
 }
 
-/* What is the same for two runs that break the same promise. */
-const char *
-PromiseKind(void)
-{
-	return kind;
-}
-
 void
 PromiseBroken(const char *format,...)
 {
@@ -98,7 +90,6 @@ PromiseBroken(const char *format,...)
 
 	if (broken[0] != '\0')
 		return;
-	kind = format;
 	va_start(args, format);
 	vsnprintf(broken, sizeof(broken), format, args);
 	va_end(args);

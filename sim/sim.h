@@ -11,7 +11,6 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
-#include "common/pg_prng.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 
@@ -173,49 +172,10 @@ extern Plan plan;
 extern Counts counts;
 extern Process processes[MAX_PROCESSES];
 extern Process *me;				/* NULL: outside of all processes */
-extern uint64 seed;
 extern uint64 step;				/* of this seed */
 extern uint64 last_step;
 extern bool verbose;
 extern bool at_rest;			/* faults have stopped */
-
-/* random.c */
-typedef enum RandomMode
-{
-	RANDOM_FROM_SEED,
-	RANDOM_RECORD,
-	RANDOM_REPLAY
-} RandomMode;
-
-/* whose decisions are in a stream */
-enum
-{
-	STREAM_WORLD,
-	STREAM_SCHEDULE,
-	STREAM_MEMORY,
-	STREAM_PROCESS				/* that of the first process */
-};
-#define NUM_STREAMS (STREAM_PROCESS + MAX_PROCESSES)
-
-typedef struct Stream
-{
-	pg_prng_state prng;
-	uint64	   *decisions;
-	int			number;
-	int			space;
-	int			next;			/* to replay */
-} Stream;
-
-extern RandomMode random_mode;
-extern Stream streams[NUM_STREAMS];
-extern void RandomSeed(uint64 value);
-extern void StreamGrow(Stream *stream, int number);
-extern uint64 RandomOf(int which, uint64 number);
-extern bool RandomOneInOf(int which, int number);
-extern uint64 RandomBits(void);
-extern uint64 RandomBelow(uint64 number);
-extern bool RandomOneIn(int number);
-extern int64 RandomSize(int64 largest);
 
 /* process.c */
 extern void ProcessInit(void);
@@ -267,16 +227,13 @@ extern void PromiseNewServer(bool by_crash);
 extern void PromiseReport(int elevel, const char *file, int line);
 extern void PromiseNothingLeft(void);
 extern const char *PromiseWhatBroke(void);
-extern const char *PromiseKind(void);
 extern int64 PromiseHighestOffset(void);
 
-/* shrink.c */
-extern void Shrink(void);
-extern void DecisionsWrite(FILE * file);
-extern bool DecisionsRead(const char *name);
-
 /* main.c */
-extern bool RunSeed(uint64 number);
+extern uint64 RandomBits(void);
+extern uint64 RandomBelow(uint64 number);
+extern bool RandomOneIn(int number);
+extern int64 RandomSize(int64 largest);
 extern void Say(const char *format,...) pg_attribute_printf(1, 2);
 
 #endif							/* SNOWFLAKE_SIM_H */

@@ -361,7 +361,7 @@ interrupt(bool die)
 static void
 start_glitch(void)
 {
-	glitch_ends_at = reference + RandomOf(STREAM_WORLD, 300000);
+	glitch_ends_at = reference + RandomBelow(300000);
 	offset_after_glitch = wall_offset;
 	wall_offset = offsets[2];
 	PromiseNoteClock(0);
@@ -383,7 +383,7 @@ PassTime(int64 us)
 		/* another one after some silence */
 		if (glitches-- > 0)
 		{
-			PassTime(RandomOf(STREAM_WORLD, 8 * USECS_PER_SEC));
+			PassTime(RandomBelow(8 * USECS_PER_SEC));
 			start_glitch();
 		}
 	}
@@ -491,7 +491,7 @@ WorldReload(void)
 void
 WorldSignal(void)
 {
-	if (RandomOneInOf(STREAM_WORLD, 2))
+	if (RandomOneIn(2))
 		note_standbys();
 	for (int i = 0; i < plan.num_processes; i++)
 	{
@@ -499,7 +499,7 @@ WorldSignal(void)
 			processes[i].configuration == configuration ||
 			0 <= *(int *) ProcessStatic(&processes[i],
 										&ParallelWorkerNumber) ||
-			!RandomOneInOf(STREAM_WORLD, 2))
+			!RandomOneIn(2))
 			continue;
 		set_flag(&processes[i], &ConfigReloadPending);
 		ProcessSetLatch(&processes[i]);
