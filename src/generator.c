@@ -3,18 +3,54 @@
  * generator.c
  *	  Makes a session's ids.
  *
- * The words of these files:
+ * All words of the core, 47 of them, by the file that explains them:
  *
- *		tick		unit of the time in ids, a millisecond by default
- *		lane		share of the ids of each tick				lane.c
- *		word		tick and sequence of a lane's last id		lane.c
- *		window		tick that a session takes ids from			lane.c
- *		bound		id on disk that no id has exceeded			mark.c
- *		mark		sequence that holds the bound, as dumps do	mark.c
- *		guard		row that holds it, too, out of reach of SQL	mark.c
- *		limit		first tick that may have no ids yet			limit.c
- *		floor		tick below which no window opens			limit.c
- *		reservation	how far the limit is moved at a time		limit.c
+ * layout.c		epoch			start of tick 0
+ *				tick			unit of the time in ids, 1 ms by default
+ *				lane			share of the ids of each tick
+ *				sequence		number of an id in its tick and lane
+ *				worker id		tells servers apart, as does the datacenter id
+ *				datacenter id
+ *				timeline		tells a standby from its old primary
+ *				tag				what a caller wants an id to carry
+ * shared.c		layout in force	fixed by the first id after a start
+ *				slot			what the server keeps of a database
+ * lane.c		word			tick and sequence of a lane's last id
+ *				window			tick of a lane that a session takes ids from
+ *				change			of what windows depend on; it closes them all
+ * worker.c		lease			ticks in which a server has a worker id
+ * mark.c		bound			id on disk that no id has exceeded
+ *				mark			sequence that holds the bound, as dumps do
+ *				guard			row that holds it, too, out of reach of SQL
+ *				mode			what the mark is opened for
+ *				busy			another session writes the mark
+ *				locked			a transaction may change or drop it
+ * limit.c		limit			first tick that may have no ids yet
+ *				floor			tick below which no window opens
+ *				reservation		how far the limit is moved at a time
+ *				reserved		the limit for which the mark was written last
+ *				covered			by the mark, on all standbys that are named
+ *				found			value of the mark that was not written here
+ *				far				so far ahead of the clock that calls wait
+ *				reason			why the limit is moved
+ * clock.c		wall clock		may be stepped at any time
+ *				reference clock	nobody can set it
+ *				offset			of the one to the other
+ *				believed		offset, or time, that ids may follow
+ *				highest			offset believed so far
+ *				doubt			about an offset that is higher by a second
+ *				watched			time in which somebody looked at it
+ *				jump			how far an offset is ahead of all that is known
+ *				refused			because of its jump
+ *				id clock		believed clock, but never goes back
+ *				pace			where the id clock goes on if it is ahead
+ *				set back		how far it is ahead of the believed clock
+ * wait.c		waited			by a call, which max_wait limits
+ * generator.c	from, end		ticks that a call may use, see below
+ *				ceiling			tick above which a call has to wait
+ *				claim			id that is taken before that wait
+ *				overtaken		limit that the id clock passes during a call
+ * settings.c	problem			with a setting, so that no id is made
  *
  * A call may use the ticks from one instant on and before another:
  *
@@ -286,6 +322,34 @@ generator_make_room(const TickRange *range, int64 tick)
 	}
 }
 
+/* The next ids come from this tick, on a lane whose next id is in lane_tick. */
+static void
+generator_set_window(const TickRange *range, int lane, int64 lane_tick,
+					 int64 tick, bool block)
+{
+	const Layout *layout = &config.layout;
+
+	/* invariant 5, and the lease */
+	Assert(tick >= range->floor && tick >= config.worker.lease_start &&
+		   tick < range->end);
+	window.ahead = range->ahead;
+	window.limit = range->limit;
+	window.lane.changes = config.worker.changes;
+	window.lane.word = &shared->lanes[lane].word;
+	window.lane.first = (uint64) tick << layout->bits[FIELD_SEQUENCE];
+	window.lane.initial = window.lane.first;
+	window.lane.last = window.lane.first | config.sequence_mask;
+	/* a lane that is ahead is used up in each tick */
+	if (setting_sequence_start == SEQUENCE_START_RANDOM &&
+		lane_tick <= range->from && !block)
+		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) &
+			(config.sequence_mask >> 1);
+	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
+	window.clock_start = LayoutTickToTime(layout, range->wall_tick);
+	if (!range->is_overtaken && tick <= range->ceiling)
+		window.clock_length = layout->tick;
+}
+
 /*
  * Open a window: choose the tick that the next ids come from, and return it.
  * It can be above the ceiling; then the window is closed after the first take.
@@ -360,25 +424,7 @@ generator_open_window(TimestampTz now, bool block)
 			generator_make_room(&range, tick);
 	}
 
-	/* invariant 5, and the lease */
-	Assert(tick >= range.floor && tick >= config.worker.lease_start &&
-		   tick < range.end);
-	window.ahead = range.ahead;
-	window.limit = range.limit;
-	window.lane.changes = config.worker.changes;
-	window.lane.word = &shared->lanes[lane].word;
-	window.lane.first = (uint64) tick << layout->bits[FIELD_SEQUENCE];
-	window.lane.initial = window.lane.first;
-	window.lane.last = window.lane.first | config.sequence_mask;
-	/* a lane that is ahead is used up in each tick */
-	if (setting_sequence_start == SEQUENCE_START_RANDOM &&
-		lane_tick <= range.from && !block)
-		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) &
-			(config.sequence_mask >> 1);
-	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
-	window.clock_start = LayoutTickToTime(layout, range.wall_tick);
-	if (!range.is_overtaken && tick <= range.ceiling)
-		window.clock_length = layout->tick;
+	generator_set_window(&range, lane, lane_tick, tick, block);
 	return tick;
 }
 
