@@ -659,7 +659,7 @@ SET search_path = pg_catalog, pg_temp
 AS $$
 BEGIN
 	RAISE NOTICE 'partition % is left out because it may hold ids that have no time', partition
-		USING DETAIL = 'It has no lower bound, or one below the first second after the epoch. Ids from before a conversion would be there.',
+		USING DETAIL = 'It has no lower bound, or one that is an integer or below the first second after the epoch. Ids from before a conversion would be there.',
 		HINT = 'If it is older than that in truth, detach or drop it by its name.';
 	RETURN false;
 END
@@ -678,13 +678,13 @@ BEGIN ATOMIC
 		CROSS JOIN @extschema@.snowflake_capacity(used) AS capacity
 		CROSS JOIN @extschema@.snowflake_partitions(parent, used) AS part
 	WHERE CASE WHEN last_id <= @extschema@.snowflake_last_before(instant, used)
-		THEN CASE WHEN first_id >= @extschema@.snowflake_first_from(first_instant + interval '1 second', used) THEN true
+		THEN CASE WHEN first_id >= greatest(@extschema@.snowflake_first_from(first_instant + interval '1 second', used), 2147483648::bigint) THEN true
 			ELSE snowflake_internal.keep_undated(partition) END END
 	ORDER BY last_id;
 END;
 
 COMMENT ON FUNCTION snowflake_partitions_before(regclass, timestamptz, text) IS
-'the partitions that lie wholly before an instant, but those that may hold ids from before a conversion, which have no time: without a lower bound, or with one below the first second after the epoch';
+'the partitions that lie wholly before an instant, but those that may hold ids from before a conversion, which have no time: without a lower bound, or with one that is an integer or below the first second after the epoch';
 
 -- A step is a number of months, of days or of seconds; the others are 0.
 CREATE FUNCTION snowflake_internal.step_parts(step interval,

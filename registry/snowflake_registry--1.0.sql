@@ -65,7 +65,7 @@ COMMENT ON COLUMN snowflake_registry.registry.worker_ids IS
 COMMENT ON COLUMN snowflake_registry.registry.max_lease IS
 'the longest lease that is granted';
 COMMENT ON COLUMN snowflake_registry.registry.max_clock_lead IS
-'how far a server''s clock can be ahead of the registry''s; the registry refuses servers beyond that';
+'how far a server''s clock can be ahead of the registry''s; leases are granted as if it were ahead by no more';
 COMMENT ON COLUMN snowflake_registry.registry.max_jump IS
 'how far the registry''s clock can be ahead of the last grant or renewal; beyond that, the registry refuses all servers until accept_clock() is called';
 COMMENT ON COLUMN snowflake_registry.registry.asynchronous_standbys IS

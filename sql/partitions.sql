@@ -45,6 +45,12 @@ CREATE TABLE events_old PARTITION OF events FOR VALUES FROM (MINVALUE) TO (0);
 CREATE TABLE events_other PARTITION OF events DEFAULT;
 SELECT * FROM snowflake_partitions('events') LIMIT 2;
 SELECT * FROM snowflake_partitions_before('events', '2026-01-01');
+-- where few bits are below the time, integers are ids of minutes
+CREATE TABLE few_bits (id bigint) PARTITION BY RANGE (id);
+CREATE TABLE few_bits_old PARTITION OF few_bits FOR VALUES FROM (10000000) TO (20000000);
+CREATE TABLE few_bits_new PARTITION OF few_bits FOR VALUES FROM (2147483648) TO (4294967296);
+SELECT * FROM snowflake_partitions_before('few_bits', '2026-12-01', 'js53');
+DROP TABLE few_bits;
 SELECT * FROM snowflake_create_partitions('events', '1 month', '2026-11-30', '2027-01-01');
 DROP TABLE events_old;
 -- one that cannot have rows

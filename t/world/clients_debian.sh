@@ -7,8 +7,7 @@
 # An example prints the id of a row, the same id from a row that refers to it, and JSON;
 # most then insert 100 more rows.  The server's log shows the number of statements.  The
 # layout makes ids that need 63 bits.  The programs in t/world/clients/ continue from
-# there, with schemas that are dumped, compared, loaded and dropped.  Then come new tables
-# while the guide's event trigger is there.
+# there, with schemas that are dumped, compared, loaded and dropped.
 #
 # usage: t/world/clients_debian.sh [TOOL ...], as root
 
@@ -166,18 +165,6 @@ run_more()
 	fi
 }
 
-# Have a tool create the table "baskets" with its own kind of bigint key, and insert a row,
-# while the event trigger of the guide is there, which changes that key.
-check_new_keys()
-{
-	query "$(cat "$root/doc/convert/new_keys.sql")"
-	"$@" >out 2>&1 || sed 's/^/# /' out
-	check "$tool: the event trigger gives new keys the default" "$(query "
-		SELECT count(*) FROM baskets, pg_attrdef WHERE id > 2 ^ 62
-			AND adrelid = 'baskets'::regclass AND pg_get_expr(adbin, adrelid) = 'snowflake_id()'")" = 1
-	query 'SET client_min_messages = warning; DROP FUNCTION public.adopt_new_keys() CASCADE'
-}
-
 check_psycopg()
 {
 	run_example 1 /usr/bin/python3 "$clients/psycopg3.py"
@@ -192,19 +179,6 @@ check_django()
 {
 	run_example 1 /usr/bin/python3 "$clients/django_model.py"
 	run_more /usr/bin/python3 "$tests/django_migrations.py"
-	check_new_keys /usr/bin/python3 - <<-'END'
-		import os, django
-		from django.conf import settings
-		from django.db import connection, models
-		settings.configure(DEFAULT_AUTO_FIELD="django.db.models.BigAutoField", DATABASES={
-		    "default": {"ENGINE": "django.db.backends.postgresql", "NAME": os.environ["PGDATABASE"]}})
-		django.setup()
-		class Basket(models.Model):
-		    class Meta: app_label, db_table = "shop", "baskets"
-		with connection.schema_editor() as editor:
-		    editor.create_model(Basket)
-		Basket.objects.create()
-	END
 }
 
 check_jdbc()
@@ -216,12 +190,6 @@ check_rails()
 {
 	run_example 1 ruby "$clients/rails.rb"
 	run_more ruby "$tests/rails.rb"
-	check_new_keys ruby - <<-'END'
-		require "active_record"
-		ActiveRecord::Base.establish_connection(adapter: "postgresql")
-		ActiveRecord::Schema.define { create_table :baskets }
-		Class.new(ActiveRecord::Base) { self.table_name = "baskets" }.create!
-	END
 }
 
 check_eloquent()
