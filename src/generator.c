@@ -322,7 +322,7 @@ generator_make_room(const TickRange *range, int64 tick)
 	}
 }
 
-/* The next ids come from this tick, on a lane whose next id is in lane_tick. */
+/* The next ids come from this tick, on a lane that is at lane_tick. */
 static void
 generator_set_window(const TickRange *range, int lane, int64 lane_tick,
 					 int64 tick, bool block)
