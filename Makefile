@@ -65,7 +65,7 @@ endif
 # the version of the libraries is that of the extension
 override CPPFLAGS += \
 	-DLIBRARY_VERSION='"$(shell sed -n "s/^default_version = '\(.*\)'/\1/p" $(srcdir)/snowflake.control)"'
-$(OBJS) snowflake_lease.o: $(srcdir)/snowflake.control
+$(OBJS) $(OBJS:.o=.bc) snowflake_lease.o: $(srcdir)/snowflake.control
 
 # PGXS tracks headers only if the server was configured with --enable-depend
 $(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/registry/*.h)

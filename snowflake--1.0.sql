@@ -157,7 +157,8 @@ BEGIN
 	SELECT guard.* INTO bound, clock, database, system FROM snowflake_internal.guard;
 	IF NOT FOUND THEN
 		RAISE object_not_in_prerequisite_state USING
-			MESSAGE = 'materialized view "snowflake_internal.guard" has no row';
+			MESSAGE = 'materialized view "snowflake_internal.guard" has no row',
+			HINT = 'Drop the extension and create it again, then call snowflake_advance() with the largest existing id.';
 	END IF;
 END
 $$;
@@ -568,8 +569,8 @@ BEGIN ATOMIC
 	WITH field AS (
 		SELECT shift, rpad('|'::text, bits + 1) AS bar, right(value::bit(64)::text, bits) AS digits,
 			name || ' '::text || value::text || CASE WHEN name <> 'time'::text THEN ''::text ELSE ', which is '::text ||
-				rtrim(rtrim(to_char(timezone('UTC'::text, @extschema@.snowflake_timestamp(id, used)),
-				'YYYY-MM-DD"T"HH24:MI:SS.US'::text), '0'::text), '.'::text) || 'Z'::text END AS words
+				regexp_replace(to_char(timezone('UTC'::text, @extschema@.snowflake_timestamp(id, used)),
+				'YYYY-MM-DD"T"HH24:MI:SS.US'::text), '[.]000000$|000$'::text, ''::text) || 'Z'::text END AS words
 		FROM snowflake_internal.layout(layout) AS used
 			CROSS JOIN LATERAL @extschema@.snowflake_layout(used) AS field
 			CROSS JOIN LATERAL (SELECT (id >> shift) & largest AS value) AS taken

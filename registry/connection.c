@@ -146,7 +146,8 @@ list_element(const char *list, int number, int *length)
 }
 
 /*
- * Begin to connect to the next host in the setting, and to no other one.  Each
+ * Begin to connect to the next host in the setting, and to no other one; NULL
+ * if that is not a connection string, or if there is no memory.  Each
  * attempt has a time limit; if libpq tried all hosts in one, a host that hangs
  * would use it up.
  */
@@ -158,11 +159,20 @@ start_connection(void)
 	const char *values[6] = {"snowflake", *snowflake->registry};
 	int			number = 2;
 	int			num_hosts = 1;
-	PQconninfoOption *options = PQconninfoParse(*snowflake->registry, NULL);
+	char	   *message = NULL;
+	PQconninfoOption *options = PQconninfoParse(*snowflake->registry,
+												&message);
 	PGconn	   *started;
 
-	for (PQconninfoOption *option = options;
-		 option != NULL && option->keyword != NULL; option++)
+	/* libpq would take such a text for the name of a database */
+	if (options == NULL)
+	{
+		fail_connection(message != NULL ? pchomp(message) : "out of memory");
+		PQfreemem(message);
+		return NULL;
+	}
+	for (PQconninfoOption *option = options; option->keyword != NULL;
+		 option++)
 	{
 		int			length;
 
@@ -189,6 +199,8 @@ connect_to_registry(void)
 	instr_time	start;
 
 	connection = start_connection();
+	if (connection == NULL)
+		return false;
 	INSTR_TIME_SET_CURRENT(start);
 	PQsetNoticeReceiver(connection, receive_notice, NULL);
 	if (PQstatus(connection) == CONNECTION_BAD)

@@ -335,12 +335,15 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 
 	/* this library may have been replaced since the server was started */
 	if (strcmp(interface->version, LIBRARY_VERSION) != 0)
+	{
+		interface->set_lease_state(LEASE_REFUSED);
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("library of the snowflake lease worker was replaced while the server was running"),
 				 errdetail("It is of version %s, but the server runs version %s.",
 						   LIBRARY_VERSION, interface->version),
 				 errhint("Restart the server.")));
+	}
 	snowflake = interface;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);

@@ -156,15 +156,16 @@ COMMENT ON VIEW snowflake_registry.leases IS
 -- Internals
 --
 
--- Begin a call that grants or takes away, for a lease of some duration or for an administrator.
-CREATE FUNCTION snowflake_registry.begin_call(duration interval)
+-- Begin a call that grants or takes away, for a lease of some duration or for an administrator;
+-- one such call at a time if it locks.
+CREATE FUNCTION snowflake_registry.begin_call(duration interval, locks boolean)
 RETURNS void
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET TimeZone = 'UTC'
 AS $$
 DECLARE
-	here CONSTANT timestamptz := clock_timestamp();
+	here timestamptz;
 	known timestamptz;
 	settings snowflake_registry.registry;
 BEGIN
@@ -182,9 +183,14 @@ BEGIN
 		PERFORM set_config('lock_timeout', greatest(1, least(4000, extract(epoch FROM duration) * 250))::integer::text, true);
 	END IF;
 
+	IF locks THEN
+		PERFORM FROM snowflake_registry.registry FOR UPDATE;
+	END IF;
+
 	-- A clock that is years ahead would make leases that last for years, and keep others
 	-- from starting before that.  The registry has no clock to compare its own with, but
 	-- knows what it has granted.
+	here := clock_timestamp();
 	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	SELECT greatest(max(granted), settings.clock_accepted) INTO known FROM snowflake_registry.lease;
 	IF here > known + settings.max_jump THEN
@@ -197,9 +203,9 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.begin_call(interval) FROM PUBLIC;
+REVOKE EXECUTE ON FUNCTION snowflake_registry.begin_call(interval, boolean) FROM PUBLIC;
 
-COMMENT ON FUNCTION snowflake_registry.begin_call(interval) IS
+COMMENT ON FUNCTION snowflake_registry.begin_call(interval, boolean) IS
 'for internal use';
 
 CREATE FUNCTION snowflake_registry.accept_clock()
@@ -220,7 +226,7 @@ SET search_path = pg_catalog, pg_temp
 SET TimeZone = 'UTC'
 AS $$
 BEGIN
-	PERFORM snowflake_registry.begin_call(NULL);
+	PERFORM snowflake_registry.begin_call(NULL, true);
 	-- Lock in the same order as all others: the settings first.  Twice the lead: we
 	-- assume that the clock by which the lost leases were granted was ahead of ours
 	-- by no more than max_clock_lead, too.  This covers a promotion that no call has
@@ -333,8 +339,7 @@ BEGIN
 	END IF;
 
 	-- grant one lease at a time
-	PERFORM snowflake_registry.begin_call(duration);
-	PERFORM FROM snowflake_registry.registry FOR UPDATE;
+	PERFORM snowflake_registry.begin_call(coalesce(duration, '0'), true);
 	settings := snowflake_registry.check_call(clock, duration);
 	here := clock_timestamp();
 	last_end := here + settings.max_clock_lead + settings.max_lease;
@@ -415,7 +420,7 @@ DECLARE
 	settings snowflake_registry.registry;
 	new_end timestamptz;
 BEGIN
-	PERFORM snowflake_registry.begin_call(duration);
+	PERFORM snowflake_registry.begin_call(coalesce(duration, '0'), false);
 	settings := snowflake_registry.check_call(clock, duration);
 
 	-- The holder knows where its lease ends.  A caller that does not know is a copy
@@ -472,7 +477,7 @@ BEGIN
 			MESSAGE = 'worker id and reason must be specified for a reservation',
 			DETAIL = 'The worker id must not be negative.';
 	END IF;
-	PERFORM snowflake_registry.begin_call(NULL);
+	PERFORM snowflake_registry.begin_call(NULL, true);
 
 	-- Grants may be missing here after a promotion, see check_call().  The error below
 	-- would undo a revocation, and the next call would revoke again, and put off the

@@ -6,6 +6,7 @@
 SELECT * FROM snowflake_inspect(117426025905842031, 'snowflake');
 SELECT * FROM snowflake_inspect(9007199254740991, 'js53');
 SELECT * FROM snowflake_inspect(0, 'sonyflake');
+SELECT * FROM snowflake_inspect(50 << 24, 'sonyflake');
 SELECT * FROM snowflake_inspect(1541815603606036480, 'twitter');
 SELECT * FROM snowflake_inspect(5, 'time:62 datacenter:1 tick:1us');
 SELECT * FROM snowflake_inspect(7, 'time:10');

@@ -68,6 +68,7 @@ FROM unnest('{snowflake,sonyflake,uid-generator,mastodon,
 SELECT lanes, ids_per_second FROM snowflake_capacity('time:32 lane:31');
 SELECT lanes, ids_per_second FROM snowflake_capacity('time:26 lane:6 sequence:31 tick:1us');
 SELECT workers FROM snowflake_capacity('time:1 datacenter:31 worker:31');
+SELECT snowflake_last_before('infinity', 'time:62 tick:1us');
 -- timestamptz ends before the time field does
 SELECT last_instant FROM snowflake_capacity('time:62');
 

@@ -67,7 +67,7 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	if (layout != NULL && LaneLastTick(layout) > 0)
 	{
 		mark.guard.bound = LimitBoundBelow(layout, LaneLastTick(layout) + 1);
-		mark.guard.clock = ClockIds(reading.time);
+		mark.guard.clock = reading.time + reading.set_back;
 		mark.guard.database = MyDatabaseId;
 		mark.guard.system = (int64) GetSystemIdentifier();
 		(void) MarkWritePages(&mark);
@@ -108,6 +108,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	const Worker *worker;
 	ClockReading reading;
 	int64		tick;
+	int64		ids_tick;
 	FoundMark	found;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
@@ -126,11 +127,14 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		worker = GeneratorConfigure();
-		reading = WaitForTime(layout);
 		if (force)
 			ClockRaiseIds(LayoutTickInstant(layout, tick));
-		else if (tick >
-				 LimitMaxAdvance(layout, LayoutTick(layout, reading.ids)))
+		reading = WaitForTime(layout);
+		ids_tick = LayoutTick(layout, reading.ids);
+		/* a clock past the end must not leave a mark there */
+		if (ids_tick > layout->last_tick)
+			ClockReportExhausted(layout);
+		if (!force && tick > LimitMaxAdvance(layout, ids_tick) + 1)
 			adjust_refuse_advance(layout, id);
 		switch (LimitMove(layout, worker, tick,
 						  force ? LIMIT_FORCE : LIMIT_ADVANCE, &reading,

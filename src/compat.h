@@ -22,7 +22,6 @@
 #include "storage/relfilenode.h"
 #endif
 #include "storage/shmem.h"
-#include "utils/datetime.h"
 #include "utils/guc.h"
 #include "utils/guc_tables.h"
 #include "utils/wait_event.h"
@@ -84,14 +83,6 @@ compat_standbys_are_named(void)
 		status >>= 1;
 	return (status & 1) != 0;
 }
-
-/* 16 gave DecodeDateTime() an argument for error details. */
-#if PG_VERSION_NUM >= 160000
-#define compat_decode_datetime(...) \
-	DecodeDateTime(__VA_ARGS__, &(DateTimeErrorExtra) {0})
-#else
-#define compat_decode_datetime(...) DecodeDateTime(__VA_ARGS__)
-#endif
 
 /* The record of a setting, or NULL; 16 exported the function for that. */
 static inline struct config_generic *

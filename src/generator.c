@@ -42,7 +42,7 @@
  *				watched			time in which somebody looked at it
  *				jump			how far an offset is ahead of all that is known
  *				refused			because of its jump
- *				id clock		believed clock, but never goes back
+ *				id clock		believed clock, but goes back by noise only
  *				pace			where the id clock goes on if it is ahead
  *				set back		how far it is ahead of the believed clock
  * wait.c		waited			by a call, which max_wait limits
@@ -97,7 +97,6 @@
  */
 #include "postgres.h"
 
-#include "access/xlog.h"
 #include "common/pg_prng.h"
 #include "miscadmin.h"
 #include "utils/timestamp.h"

@@ -19,7 +19,6 @@
 
 #include "common/int.h"
 #include "lib/stringinfo.h"
-#include "utils/datetime.h"
 #include "utils/timestamp.h"
 
 #include "layout.h"
@@ -160,7 +159,7 @@ layout_read_instant(const char *text, TimestampTz *instant)
 
 	if (sscanf(text, "%d-%d-%dT%d:%d:%lfZ", &tm.tm_year, &tm.tm_mon,
 			   &tm.tm_mday, &tm.tm_hour, &tm.tm_min, &sec) != 6 ||
-		sec < 0 || sec >= SECS_PER_MINUTE)
+		!(sec >= 0 && sec < SECS_PER_MINUTE))
 		return false;
 	tm.tm_sec = (int) sec;
 	return tm2timestamp(&tm, (fsec_t) rint((sec - tm.tm_sec) * 1e6), &zone,
@@ -391,7 +390,9 @@ LayoutTick(const Layout *layout, TimestampTz instant)
 	bool		is_before = instant < layout->epoch;
 	uint64		span = is_before ? LayoutSpan(instant, layout->epoch) - 1 :
 	LayoutSpan(layout->epoch, instant);
-	int64		ticks = Min(span / layout->tick, PG_INT64_MAX / 2);
+
+	/* more than any layout has, and small enough to be added */
+	int64		ticks = Min(span / layout->tick, PG_INT64_MAX / 2 + 1);
 
 	return is_before ? -1 - ticks : Min(ticks, layout->last_tick + 1);
 }

@@ -102,7 +102,7 @@ LayoutSpan(TimestampTz from, TimestampTz to)
 	return (uint64) to - (uint64) from;
 }
 
-/* The start of a tick, which must not be after the last one. */
+/* The start of a tick, which must not be far beyond the layout. */
 static inline TimestampTz
 LayoutTickToTime(const Layout *layout, int64 tick)
 {

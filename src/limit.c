@@ -349,6 +349,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	int64		lease_end = WorkerLeaseEnd(worker);
 	int64		limit;
 	TimestampTz ids;
+	TimestampTz paced;
 	int64		ids_tick;
 	int64		reserved_floor;
 	int64		begin;
@@ -363,6 +364,8 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 
 	/* the look may be old, and others may have raised the id clock since */
 	ids = ClockIds(reading->time);
+	/* without max_set_back, which may be raised before the next start */
+	paced = reading->time + reading->set_back;
 	LimitFind(layout, mark, limit_has_written(layout, my_slot, &mark->guard),
 			  ids, found);
 	if ((found->is_far && reason != LIMIT_FORCE) ||
@@ -387,7 +390,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 		   LimitBoundBelow(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
 	mark->guard.bound = LimitBoundBelow(layout, limit);
-	mark->guard.clock = Max(mark->guard.clock, ids);
+	mark->guard.clock = Max(mark->guard.clock, Max(paced, ids));
 	mark->guard.database = MyDatabaseId;
 	mark->guard.system = (int64) GetSystemIdentifier();
 	begin = ClockReference();

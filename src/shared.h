@@ -39,7 +39,7 @@ typedef struct DatabaseSlot
 	int			sessions;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
-	/* synchronous standbys have the mark for it: FlushStandbys(), or 0 */
+	/* synchronous standbys have the mark for it: MarkStandbys(), or 0 */
 	pg_atomic_uint64 standbys;
 	/* the limit for which this server wrote the pages last; 0: none yet */
 	int64		reserved;

@@ -114,7 +114,7 @@ WorkerLeaseWords(void)
 		[LEASE_NONE_FREE] = {"none free",
 		"The registry has no free worker id. If it was promoted or restored, wait until the time in the column \"lost_until\" of snowflake_registry.registry. If not, stop a server that is no longer needed, or end a reservation with snowflake_registry.unreserve(). Ids are made again as soon as one is free."},
 		[LEASE_REFUSED] = {"refused",
-		"The registry refuses this server. See the error in the server's log, and correct what it names: the layout, the clock, \"snowflake.registry_lease\" or a grant."},
+		"The registry refuses this server. See the error in the server's log, and correct what it names: the layout, the clock, \"snowflake.registry_lease\", a grant, or a library that was replaced."},
 		[LEASE_RELEASED] = {"released",
 		"The lease was given back, because the server or its lease worker is being stopped. If this state persists, restart the server."}
 	};
@@ -127,8 +127,9 @@ WorkerLeaseWords(void)
 }
 
 /*
- * The first tick that does not begin before an instant.  If one lease ends at
- * the instant at which another starts, no tick is in both.
+ * The first tick that does not begin before an instant, or any tick after the
+ * last one.  If one lease ends at the instant at which another starts, no tick
+ * is in both.
  */
 static int64
 worker_first_tick_from(const Layout *layout, TimestampTz instant)

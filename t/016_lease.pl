@@ -258,6 +258,9 @@ sql_fails($other, 'SET ROLE ordinary; SHOW snowflake.registry', '42501', 'an ord
 restart_with($other, conf => "snowflake.registry = 'password=secret nonsense'");
 fails($other, qr/registry cannot be reached/, 'an unusable connection string does not count as none');
 unlike(slurp_file($other->logfile), qr/could not lease .*secret/, 'and is not shown');
+restart_with($other, conf => "snowflake.registry = 'nowhere'");
+fails($other, qr/registry cannot be reached/, 'a name is no connection string');
+$other->wait_for_log(qr/could not lease .* missing "=" after "nowhere"/);
 restart_with($other, conf => "snowflake.registry = 'host=nowhere'\nshared_preload_libraries = ''");
 sql_fails(
 	$other, 'SELECT snowflake_nextval()', 'F0000', 'no ids are made unless the library is preloaded',

@@ -114,9 +114,12 @@ is(status_of($node, 'state'), 'clock refused', 'the state announces a refused cl
 sql_fails($node, 'SELECT snowflake_nextval()', 'SF002', 'and it is refused if it stays there');
 set_and_reload($node, 'snowflake.max_jump = -1');
 sql_fails($node, 'SELECT snowflake_nextval()', 'SF003', 'no ids while the clock is past the end of the layout');
+sql_fails(
+	$node, 'SELECT snowflake_advance(last_value) FROM snowflake_internal.mark', 'SF003',
+	'nor does an advance carry the mark there');
 is(status_of($node, 'state'), 'exhausted', 'the state shows it');
 set_clock($node, 0);
-is(stat_of($node, 'exhausted, clock_refused'), '1|1', 'all failures are counted');
+is(stat_of($node, 'exhausted, clock_refused'), '2|1', 'all failures are counted');
 
 # a lock on the mark
 my $locker = $node->background_psql('postgres');
@@ -186,6 +189,9 @@ $unusable->stop;
 my $long_tick = new_server('long_tick', 'snowflake.layout' => 'snowflake tick:1s');
 sql($long_tick, 'SELECT snowflake_nextval(), pg_sleep(0.1) FROM generate_series(1, 20)');
 sql_becomes_true($long_tick, 'SELECT ids = 20 FROM snowflake_stat()', 'all ids of long ticks are counted');
+sql_succeeds(
+	$long_tick, 'SELECT snowflake_nextval(); SELECT snowflake_advance(last_value) FROM snowflake_internal.mark',
+	'an advance to the mark is possible');
 sql_fails(
 	$long_tick, "SELECT snowflake_advance(snowflake_compose(now() + interval '1 hour'))", '55000',
 	'an advance by an hour is refused', qr/cannot be advanced too far ahead.*DETAIL: .*max_ahead.*HINT: .*force/s);

@@ -542,7 +542,7 @@ my @registry_statements = (
 	'INSERT INTO snowflake_registry.registry DEFAULT VALUES',
 	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",
 	'SELECT * FROM snowflake_registry.own_history()',
-	"SELECT * FROM snowflake_registry.begin_call('1 second'::interval)",
+	"SELECT * FROM snowflake_registry.begin_call('1 second'::interval, true)",
 	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.fields_of_servers($leased_layout)",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $leased_layout, 4::bigint, $clock, '1 second'::interval)",
