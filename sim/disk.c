@@ -468,6 +468,7 @@ GenericXLogFinish(GenericXLogState *state)
 	if (!images[me->id].registered[0] || !images[me->id].registered[1] ||
 		me->num_pages != 2)
 		PromiseBroken("a page of the mark is missing from its record, or is not locked");
+	PromiseMark();
 	database->disk.value = ((Form_pg_sequence_data) sequence)->last_value;
 	memcpy(&database->disk.guard,
 		   images[me->id].page[1] + ROW_OFFSET + ROW_HEADER, sizeof(Guard));

@@ -459,6 +459,23 @@ PromiseIds(int64 first, int64 last)
 	made_since_start = Max(made_since_start, last);
 }
 
+/*
+ * The present process writes a mark.  Once a layout has ended, only a new
+ * extension does.
+ */
+void
+PromiseMark(void)
+{
+	TimestampTz end = LayoutTickToTime(world_layout,
+									   world_layout->last_tick + 1);
+
+	if (me->ids_began > end + USECS_PER_SEC && setting_max_set_back < 0 &&
+		!plan.leased && strcmp(me->doing, "change") != 0 &&
+		strcmp(me->doing, "transaction") != 0)
+		PromiseBroken("%s writes a mark although the layout has ended",
+					  me->doing);
+}
+
 /* Whether the present error names what can have been in the way. */
 static bool
 is_in_the_way(void)

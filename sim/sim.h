@@ -222,6 +222,7 @@ extern void PromiseBegin(void);
 extern void PromiseBroken(const char *format,...) pg_attribute_printf(1, 2);
 extern void PromiseCallBegins(void);
 extern void PromiseIds(int64 first, int64 last);
+extern void PromiseMark(void);
 extern void PromiseNoteClock(int64 elapsed);
 extern void PromiseNewServer(bool by_crash);
 extern void PromiseReport(int elevel, const char *file, int line);
