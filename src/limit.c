@@ -213,7 +213,8 @@ LimitFind(const Layout *layout, const Mark *mark, bool has_written,
 		most = LimitMaxAdvance(layout, ids_tick);
 	}
 	found->ahead = most - ids_tick;
-	found->is_far = found->tick > Min(most, layout->last_tick);
+	found->is_far = found->tick > 0 &&
+		found->tick > Min(most, layout->last_tick);
 }
 
 /*

@@ -95,7 +95,8 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 						 status->worker.lease_start, ahead, NULL, reading)))
 		return "no lease";
 
-	*hint = reading->time + reading->set_back > reading->ids ?
+	/* by more than noise */
+	*hint = reading->time + reading->set_back > reading->ids + 10000 ?
 		HINT_GO_ON("max_set_back") : found.is_far ? HINT_FAR_MARK :
 		reading->ids < layout->epoch ? HINT_EPOCH : HINT_GO_ON("max_ahead");
 	if ((found.is_far &&

@@ -49,9 +49,9 @@ sql_is(
 	$node, qq{
 $settings
 CREATE TABLE parallel AS SELECT snowflake_nextval() AS id FROM rows;
-SELECT count(*), count(DISTINCT id), count(DISTINCT snowflake_lane(id)) > 1 FROM parallel;
+SELECT count(*), count(DISTINCT id) FROM parallel;
 SELECT count(*), count(DISTINCT snowflake_timestamp(id)) > 1 FROM parallel WHERE snowflake_worker_id(id) = 0;
-}, "1000000|1000000|t\n1000000|t", 'ids of a parallel plan are unique');
+}, "1000000|1000000\n1000000|t", 'ids of a parallel plan are unique');
 
 # COPY inserts in batches, as it does for nextval().  Row by row it would write half as
 # much WAL again.
