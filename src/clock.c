@@ -58,9 +58,10 @@
 #include "settings.h"
 #include "stats.h"
 
-/* Smaller differences are noise, not steps.  All times here are in us. */
-#define SMALLEST_STEP		10000
-/* Smaller steps are not logged, unless ids stop for them. */
+/*
+ * Smaller steps are not logged, unless ids stop for them.  All times here are
+ * in us.
+ */
 #define SMALLEST_LOGGED		100000
 /* Smaller steps forward are believed at once. */
 #define LARGEST_UNDOUBTED	USECS_PER_SEC
@@ -374,7 +375,7 @@ ClockRead(void)
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	noted = clock->noted;
 	is_usual = clock->started && !clock->doubted &&
-		llabs(wall - reference - clock->offset) < SMALLEST_STEP;
+		llabs(wall - reference - clock->offset) < CLOCK_SMALLEST_STEP;
 	LWLockRelease(&shared->lock);
 	if (is_usual)
 	{
@@ -393,7 +394,7 @@ ClockRead(void)
 	LWLockRelease(&shared->lock);
 
 	clock_add_ids(clock, &reading);
-	if (llabs(step) >= SMALLEST_STEP)
+	if (llabs(step) >= CLOCK_SMALLEST_STEP)
 		clock_note_step(step, reading.time);
 	return reading;
 }

@@ -11,6 +11,8 @@
 #include "compat.h"
 #include "shared.h"
 
+/* Smaller differences, in us, are noise, not steps. */
+#define CLOCK_SMALLEST_STEP		10000
 /* For how long a clock in doubt must be watched to be believed, in us. */
 #define CLOCK_TIME_TO_BELIEVE	(3 * USECS_PER_SEC)
 /* Longer times between two looks are not watched. */

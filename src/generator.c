@@ -254,9 +254,7 @@ generator_find_range(TimestampTz now, bool look, TickRange *range)
 		reading->ids = ClockIds(now);
 	}
 	range->is_beyond_lease =
-		LayoutTick(layout, reading->ids) >= range->lease_end;
-	reading->ids = LimitClock(layout, range->lease_end, reading->time,
-							  reading->ids);
+		LimitIsBeyondLease(layout, range->lease_end, reading);
 	ids_tick = LayoutTick(layout, reading->ids);
 
 	/*

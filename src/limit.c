@@ -377,8 +377,10 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	}
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->system = mark->guard.system;
-	ids_tick = LayoutTick(layout,
-						  LimitClock(layout, lease_end, reading->time, ids));
+	ids_tick = LayoutTick(layout, ids);
+	/* beyond the lease, ids go by the believed clock */
+	if (ids_tick >= lease_end)
+		ids_tick = LayoutTick(layout, reading->time);
 	/* reserve no further than the lease, whatever the clock says */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);

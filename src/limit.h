@@ -49,15 +49,19 @@ typedef struct FoundMark
 } FoundMark;
 
 /*
- * The clock that the ids of a lease go by: the id clock or, where the lease
- * does not go as far as that, the believed one.  Then ids may go back, but not
- * below the floor.
+ * Whether the lease does not go as far as the id clock.  Then ids go by the
+ * believed clock instead, as the reading says from now on.  They may go back,
+ * but not below the floor.
  */
-static inline TimestampTz
-LimitClock(const Layout *layout, int64 lease_end, TimestampTz believed,
-		   TimestampTz ids)
+static inline bool
+LimitIsBeyondLease(const Layout *layout, int64 lease_end,
+				   ClockReading *reading)
 {
-	return LayoutTick(layout, ids) < lease_end ? ids : believed;
+	bool		is_beyond = LayoutTick(layout, reading->ids) >= lease_end;
+
+	if (is_beyond)
+		reading->ids = reading->time;
+	return is_beyond;
 }
 
 extern bool LimitPeek(const Layout *layout, const DatabaseSlot *slot,

@@ -72,8 +72,7 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 
 	LimitFind(layout, &status->mark, status->has_written, reading->ids,
 			  &found);
-	is_beyond_lease = LayoutTick(layout, reading->ids) >= lease_end;
-	reading->ids = LimitClock(layout, lease_end, reading->time, reading->ids);
+	is_beyond_lease = LimitIsBeyondLease(layout, lease_end, reading);
 	ids_tick = LayoutTick(layout, reading->ids);
 	/* a mark that was set counts from the next move of the limit on */
 	if (ids_tick <= layout->last_tick && Max(ids_tick, first) < limit)
@@ -96,7 +95,7 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 		return "no lease";
 
 	/* by more than noise */
-	*hint = reading->time + reading->set_back > reading->ids + 10000 ?
+	*hint = reading->time + reading->set_back > reading->ids + CLOCK_SMALLEST_STEP ?
 		HINT_GO_ON("max_set_back") : found.is_far ? HINT_FAR_MARK :
 		reading->ids < layout->epoch ? HINT_EPOCH : HINT_GO_ON("max_ahead");
 	if ((found.is_far &&

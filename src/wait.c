@@ -283,8 +283,7 @@ WaitForClock(const Layout *layout, const Worker *worker, int64 tick,
 	int64		missing;
 
 	ClockCheck(&reading);
-	reading.ids = LimitClock(layout, WorkerLeaseEnd(worker), reading.time,
-							 reading.ids);
+	(void) LimitIsBeyondLease(layout, WorkerLeaseEnd(worker), &reading);
 	missing = wait_missing(layout, tick, ahead, &reading);
 	if (missing == 0)
 		return true;
