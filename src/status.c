@@ -67,6 +67,7 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 	int64		last_tick = LaneLastTick(layout);
 	int64		first = LimitFloor(layout, limit);	/* that is left */
 	int64		ids_tick;
+	int64		capped;
 	bool		is_beyond_lease;
 	FoundMark	found;
 
@@ -94,8 +95,9 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 						 status->worker.lease_start, ahead, NULL, reading)))
 		return "no lease";
 
-	/* by more than noise */
-	*hint = reading->time + reading->set_back > reading->ids + CLOCK_SMALLEST_STEP ?
+	/* what max_set_back takes away, but for noise */
+	capped = reading->time + reading->set_back - reading->ids;
+	*hint = capped > CLOCK_SMALLEST_STEP ?
 		HINT_GO_ON("max_set_back") : found.is_far ? HINT_FAR_MARK :
 		reading->ids < layout->epoch ? HINT_EPOCH : HINT_GO_ON("max_ahead");
 	if ((found.is_far &&
