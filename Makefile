@@ -9,19 +9,16 @@ OBJS = \
 	src/adjust.o \
 	src/clock.o \
 	src/decode.o \
-	src/extension.o \
 	src/generator.o \
 	src/lane.o \
 	src/layout.o \
 	src/limit.o \
 	src/mark.o \
 	src/mask.o \
-	src/leaseworker.o \
 	src/settings.o \
 	src/shared.o \
 	src/stats.o \
 	src/status.o \
-	src/text.o \
 	src/wait.o \
 	src/worker.o
 

@@ -133,10 +133,7 @@ GRANT SELECT, UPDATE ON SEQUENCE snowflake_internal.mark TO pg_database_owner;
 
 -- what the query of the view returns at first; below, it is replaced
 CREATE FUNCTION snowflake_internal.current_guard(
-	OUT bound bigint,
-	OUT clock bigint,
-	OUT database bigint,
-	OUT system bigint)
+	OUT bound bigint, OUT clock bigint, OUT database bigint, OUT system bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS 'BEGIN bound := 0; clock := 0; database := 0; system := 0; END';
 
@@ -147,10 +144,7 @@ SELECT bound, clock, database, system
 FROM snowflake_internal.current_guard();
 
 CREATE OR REPLACE FUNCTION snowflake_internal.current_guard(
-	OUT bound bigint,
-	OUT clock bigint,
-	OUT database bigint,
-	OUT system bigint)
+	OUT bound bigint, OUT clock bigint, OUT database bigint, OUT system bigint)
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 AS $$
 BEGIN
@@ -237,117 +231,21 @@ LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
 COMMENT ON FUNCTION snowflake_timestamp(bigint, text) IS
 'in the given layout, when an id was made: the start of its tick';
 
-CREATE FUNCTION snowflake_datacenter_id(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_datacenter_id'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_datacenter_id(bigint) IS
-'the datacenter id of an id';
-
-CREATE FUNCTION snowflake_datacenter_id(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_datacenter_id'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_datacenter_id(bigint, text) IS
-'in the given layout, the datacenter id of an id';
-
 CREATE FUNCTION snowflake_worker_id(id bigint)
 RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_worker_id'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
+LANGUAGE SQL STABLE STRICT PARALLEL SAFE
+RETURN (@extschema@.snowflake_decode(id)).worker_id;
 
 COMMENT ON FUNCTION snowflake_worker_id(bigint) IS
 'the worker id of an id';
 
 CREATE FUNCTION snowflake_worker_id(id bigint, layout text)
 RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_worker_id'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+LANGUAGE SQL IMMUTABLE STRICT PARALLEL SAFE
+RETURN (@extschema@.snowflake_decode(id, layout)).worker_id;
 
 COMMENT ON FUNCTION snowflake_worker_id(bigint, text) IS
 'in the given layout, the worker id of an id';
-
-CREATE FUNCTION snowflake_timeline(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_timeline'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_timeline(bigint) IS
-'the low bits of the WAL timeline that an id was made on';
-
-CREATE FUNCTION snowflake_timeline(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_timeline'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_timeline(bigint, text) IS
-'in the given layout, the low bits of the WAL timeline that an id was made on';
-
-CREATE FUNCTION snowflake_lane(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_lane'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_lane(bigint) IS
-'the lane that an id was made on';
-
-CREATE FUNCTION snowflake_lane(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_lane'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_lane(bigint, text) IS
-'in the given layout, the lane that an id was made on';
-
-CREATE FUNCTION snowflake_sequence(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_sequence'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_sequence(bigint) IS
-'the number of an id within its tick and lane';
-
-CREATE FUNCTION snowflake_sequence(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_sequence'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_sequence(bigint, text) IS
-'in the given layout, the number of an id within its tick and lane';
-
-CREATE FUNCTION snowflake_tag(id bigint)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_tag'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_tag(bigint) IS
-'the tag of an id';
-
-CREATE FUNCTION snowflake_tag(id bigint, layout text)
-RETURNS integer
-AS 'MODULE_PATHNAME', 'snowflake_tag'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_tag(bigint, text) IS
-'in the given layout, the tag of an id';
-
-CREATE FUNCTION snowflake_from_timestamp(instant timestamptz)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
-LANGUAGE C STABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz) IS
-'the smallest id of an instant''s tick';
-
-CREATE FUNCTION snowflake_from_timestamp(instant timestamptz, layout text)
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_from_timestamp'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
-
-COMMENT ON FUNCTION snowflake_from_timestamp(timestamptz, text) IS
-'in the given layout, the smallest id of an instant''s tick';
 
 CREATE FUNCTION snowflake_first_from(instant timestamptz)
 RETURNS bigint
@@ -449,21 +347,108 @@ COMMENT ON FUNCTION snowflake_between(bigint, timestamptz, timestamptz, text) IS
 -- Encodings
 --
 
+-- The digits of all but two are in ASCII order, so under the collation "C" texts sort as ids do.
+CREATE FUNCTION snowflake_internal.encoding(name text, OUT digits text, OUT width integer)
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
+AS $$
+BEGIN
+	digits := CASE lower(name COLLATE "C")
+		-- Crockford's, https://www.crockford.com/base32.html
+		WHEN 'base32' THEN '0123456789ABCDEFGHJKMNPQRSTVWXYZ'
+		-- of bwmarrin/snowflake: the digits of z-base-32, which are in no order
+		WHEN 'base32-bwmarrin' THEN 'ybndrfg8ejkmcpqxot1uwisza345h769'
+		WHEN 'base36' THEN '0123456789abcdefghijklmnopqrstuvwxyz'
+		-- Bitcoin's: without 0, O, I and l
+		WHEN 'base58' THEN '123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz'
+		-- of bwmarrin/snowflake and Flickr: lower case comes first
+		WHEN 'base58-bwmarrin' THEN '123456789abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ'
+		WHEN 'base62' THEN '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
+		WHEN 'hex' THEN '0123456789abcdef'
+	END;
+	IF digits IS NULL THEN
+		RAISE invalid_parameter_value USING
+			MESSAGE = format('unrecognized encoding of snowflake ids: "%s"', name),
+			HINT = 'Available encodings: base32, base32-bwmarrin, base36, base58, base58-bwmarrin, base62, hex.';
+	END IF;
+	-- what the largest bigint takes
+	width := ceil(63 * ln(2) / ln(length(digits)));
+END
+$$;
+
+COMMENT ON FUNCTION snowflake_internal.encoding(text) IS
+'the digits of an encoding, and the number of digits of an id';
+
 CREATE FUNCTION snowflake_to_text(id bigint, encoding text)
 RETURNS text
-AS 'MODULE_PATHNAME', 'snowflake_to_text'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	digits text;
+	width integer;
+	result text := '';
+BEGIN
+	SELECT * INTO digits, width FROM snowflake_internal.encoding(encoding);
+	IF id < 0 THEN
+		RAISE numeric_value_out_of_range USING
+			MESSAGE = format('bigint %s is not a snowflake id', id),
+			DETAIL = 'Ids are not negative.';
+	END IF;
+	FOR i IN 1 .. width LOOP
+		result := substr(digits, (id % length(digits))::integer + 1, 1) || result;
+		id := id / length(digits);
+	END LOOP;
+	RETURN result;
+END
+$$;
 
 COMMENT ON FUNCTION snowflake_to_text(bigint, text) IS
 'an id as text of a fixed width: base32, base32-bwmarrin, base36, base58, base58-bwmarrin, base62 or hex';
 
 CREATE FUNCTION snowflake_from_text(id text, encoding text)
 RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_from_text'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE;
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 1000
+SET search_path = pg_catalog, pg_temp
+AS $$
+DECLARE
+	digits text COLLATE "C";
+	width integer;
+	plain text COLLATE "C";
+	message CONSTANT text := format('invalid snowflake id in %s: "%s"', encoding, left(id, 40) || repeat('.', least(length(id) - 40, 3)));
+	wrong text COLLATE "C";
+	problem text;
+	value numeric := 0;
+BEGIN
+	SELECT * INTO digits, width FROM snowflake_internal.encoding(encoding);
+	plain := CASE lower(encoding COLLATE "C")
+		WHEN 'base32' THEN translate(upper(id COLLATE "C"), 'OIL-', '011')
+		WHEN 'base36' THEN lower(id COLLATE "C")
+		WHEN 'hex' THEN lower(id COLLATE "C")
+		ELSE id
+	END;
+	wrong := '[^' || digits || ']';
+	problem := CASE
+		WHEN plain = '' THEN 'The text has no digits.'
+		WHEN plain ~ wrong THEN format('The character "%s" is none of %s.', substring(plain FROM wrong), digits)
+		WHEN length(plain) > width THEN format('An id has at most %s digits.', width)
+	END;
+	IF problem IS NOT NULL THEN
+		RAISE invalid_text_representation USING MESSAGE = message, DETAIL = problem;
+	END IF;
+	FOR i IN 1 .. length(plain) LOOP
+		value := value * length(digits) + strpos(digits, substr(plain, i, 1)) - 1;
+	END LOOP;
+	IF value > 9223372036854775807 THEN
+		RAISE numeric_value_out_of_range USING MESSAGE = message,
+			DETAIL = 'The value is out of range for type bigint.';
+	END IF;
+	RETURN value;
+END
+$$;
 
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS
-'the id that a text stands for: base32, base32-bwmarrin, base36, base58, base58-bwmarrin, base62 or hex';
+'the id that a text stands for, which may lack leading zeros: base32, base32-bwmarrin, base36, base58, base58-bwmarrin, base62 or hex';
 
 CREATE FUNCTION snowflake_mask(id bigint, key text, tweak text DEFAULT '')
 RETURNS bigint
@@ -783,8 +768,8 @@ BEGIN ATOMIC
 	SELECT @extschema@.snowflake_first_from(starts, used), @extschema@.snowflake_last_before(ends, used), grid.suffix
 	FROM snowflake_internal.layout(layout) AS used
 		-- fail unless the layout has ids at both bounds
-		CROSS JOIN @extschema@.snowflake_from_timestamp(lower_bound, used) AS lower_id
-		CROSS JOIN @extschema@.snowflake_from_timestamp(upper_bound, used) AS upper_id
+		CROSS JOIN @extschema@.snowflake_compose(lower_bound, used) AS lower_id
+		CROSS JOIN @extschema@.snowflake_compose(upper_bound, used) AS upper_id
 		CROSS JOIN snowflake_internal.partition_grid(step, lower_bound, upper_bound, time_zone) AS grid
 	WHERE lower_id <= upper_id
 	ORDER BY starts;

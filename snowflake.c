@@ -7,28 +7,27 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
-#include "fmgr.h"
 #include "funcapi.h"
-#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/supportnodes.h"
+#include "postmaster/bgworker.h"
 #include "tcop/cmdtag.h"
 #include "tcop/pquery.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
+#include "utils/syscache.h"
 #include "utils/tuplestore.h"
 
-#include "decode.h"
-#include "extension.h"
-#include "generator.h"
-#include "leaseworker.h"
-#include "settings.h"
-#include "shared.h"
+#include "snowflake.h"
 
 PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_init(void);
+
+const char *const snowflake_version = LIBRARY_VERSION;
 
 PG_FUNCTION_INFO_V1(snowflake_nextval);
 PG_FUNCTION_INFO_V1(snowflake_nextval_support);
@@ -59,12 +58,38 @@ process_utility(PlannedStmt *pstmt, const char *query_string,
 		GeneratorForgetLast();
 }
 
+/*
+ * Register the lease worker, if the library is being preloaded.  It has a
+ * library of its own, the only one that uses libpq: loading that takes longer
+ * than all that a session needs for an id, and hardly any session needs it.
+ */
+static void
+register_lease_worker(void)
+{
+	BackgroundWorker worker;
+
+	if (!process_shared_preload_libraries_in_progress ||
+		!SettingsRegistryIsUsed() || IsBinaryUpgrade)
+		return;
+
+	memset(&worker, 0, sizeof(worker));
+	/* no database: nobody's DROP DATABASE waits while we look up a host */
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_RecoveryFinished;
+	worker.bgw_restart_time = 1;
+	strlcpy(worker.bgw_library_name, "snowflake_lease", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "SnowflakeLeaseWorker", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "snowflake lease worker", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "snowflake lease worker", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
 void
 _PG_init(void)
 {
 	SettingsDefine();
 	SharedInit();
-	LeaseWorkerInit();
+	register_lease_worker();
 	next_process_utility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 }
@@ -109,8 +134,8 @@ may_execute(Oid function)
  *	 So we pass an argument that is not a constant, although the function
  *	 ignores it: planning must not make ids.
  *
- * The argument's type is internal, so that nobody can call the function where
- * its label would be wrong.
+ * The argument's type is internal: nobody can call the function where its
+ * label would be wrong, and only a superuser can create another one.
  */
 Datum
 snowflake_nextval_support(PG_FUNCTION_ARGS)
@@ -118,6 +143,7 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 	Node	   *request = (Node *) PG_GETARG_POINTER(0);
 	SupportRequestSimplify *simplify;
 	Oid			argtype = INTERNALOID;
+	Oid			schema;
 	Oid			function;
 	CoerceToDomainValue *argument;
 	FuncExpr   *call;
@@ -132,7 +158,11 @@ snowflake_nextval_support(PG_FUNCTION_ARGS)
 		PG_RETURN_POINTER(NULL);
 
 	/* unless the user may execute both, the original call gives the error */
-	function = ExtensionFunction("nextval_batch", &argtype, 1);
+	schema = get_namespace_oid("snowflake_internal", true);
+	function = GetSysCacheOid3(PROCNAMEARGSNSP, Anum_pg_proc_oid,
+							   CStringGetDatum("nextval_batch"),
+							   PointerGetDatum(buildoidvector(&argtype, 1)),
+							   ObjectIdGetDatum(schema));
 	if (!OidIsValid(function) || !may_execute(function) ||
 		!may_execute(simplify->fcall->funcid))
 		PG_RETURN_POINTER(NULL);

@@ -12,10 +12,7 @@
  */
 #include "postgres.h"
 
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "postmaster/interrupt.h"
-#include "storage/latch.h"
 
 #include "connection.h"
 
@@ -88,7 +85,7 @@ receive_notice(void *arg, const PGresult *result)
 static long
 time_left(instr_time start)
 {
-	long		timeout = *snowflake->registry_lease / RENEWALS;
+	long		timeout = setting_registry_lease / RENEWALS;
 
 	timeout = Min(ANSWER_TIMEOUT, timeout) - ConnectionElapsed(start);
 	if (ShutdownRequestPending)
@@ -156,11 +153,11 @@ start_connection(void)
 {
 	/* libpq expands a connection string in the place of a database's name */
 	const char *keywords[6] = {"fallback_application_name", "dbname"};
-	const char *values[6] = {"snowflake", *snowflake->registry};
+	const char *values[6] = {"snowflake", setting_registry};
 	int			number = 2;
 	int			num_hosts = 1;
 	char	   *message = NULL;
-	PQconninfoOption *options = PQconninfoParse(*snowflake->registry,
+	PQconninfoOption *options = PQconninfoParse(setting_registry,
 												&message);
 	PGconn	   *started;
 

@@ -11,7 +11,7 @@
 #include "libpq-fe.h"
 #include "portability/instr_time.h"
 
-#include "leaseworker.h"
+#include "snowflake.h"
 
 /* A lease is renewed after its length divided by this number. */
 #define RENEWALS			3
@@ -23,8 +23,7 @@ extern PGresult *ConnectionQuery(const char *sql, int num_values,
 								 const char *const *values);
 extern long ConnectionElapsed(instr_time start);
 
-/* in snowflake_lease.c: the main library, and how a failure is logged */
-extern const SnowflakeInterface *snowflake;
+/* in snowflake_lease.c */
 extern void LeaseNoteFailure(LeaseState state, const char *message,
 							 const char *detail);
 

@@ -3,13 +3,11 @@
  * snowflake_lease.c
  *	  The lease worker: leases a worker id from the registry.
  *
- * It is in a library of its own, the only one that uses libpq;
- * src/leaseworker.h has the interface to the main library.
- *
- * The lease worker is a background worker that runs when the main library is
- * preloaded and snowflake.registry is set.  It connects to the database with
- * the extension "snowflake_registry", leases a worker id there, renews the
- * lease after each third of its length, and tells the generator when it ends.
+ * A background worker of a library of its own, the only one that uses libpq,
+ * which runs when the main library is preloaded and snowflake.registry is set.
+ * It connects to the database with the extension "snowflake_registry", leases
+ * a worker id there, renews the lease after each third of its length, and
+ * tells the generator when it ends.
  *
  * As src/worker.c says, nothing has to happen in time.  Only the order counts:
  *
@@ -30,22 +28,14 @@
 #include <unistd.h>
 
 #include "common/pg_prng.h"
-#include "fmgr.h"
-#include "miscadmin.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
 #include "storage/ipc.h"
-#include "storage/latch.h"
 #include "utils/fmgrprotos.h"
-#include "utils/guc.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
-#include "compat.h"
 #include "connection.h"
-#include "layout.h"
-#include "leaseworker.h"
 
 PG_MODULE_MAGIC;
 
@@ -70,10 +60,7 @@ PG_MODULE_MAGIC;
 #define SQL_MICROSECONDS(instant) \
 	"(extract(epoch FROM greatest(" instant ", " SQL_EPOCH ")) OPERATOR(pg_catalog.*) 1000000::numeric)::bigint"
 
-extern PGDLLEXPORT void
-			SnowflakeLeaseWorker(const SnowflakeInterface *interface);
-
-const SnowflakeInterface *snowflake;
+extern PGDLLEXPORT void SnowflakeLeaseWorker(Datum main_arg);
 
 /* Our token: made at each start, so that a copy of the server has another. */
 static char *instance;
@@ -96,7 +83,7 @@ LeaseNoteFailure(LeaseState state, const char *message, const char *detail)
 	/* once we stop, only giving the lease back can fail: nobody has to act */
 	if (ShutdownRequestPending)
 		return;
-	snowflake->set_lease_state(state);
+	WorkerSetLeaseState(state);
 	if (message == NULL ||
 		strncmp(logged_failure, message, sizeof(logged_failure) - 1) == 0)
 		return;
@@ -117,8 +104,8 @@ node_name(void)
 {
 	char		host[256] = "";
 
-	if (**snowflake->node_name != '\0')
-		return *snowflake->node_name;
+	if (*setting_node_name != '\0')
+		return setting_node_name;
 	if (gethostname(host, sizeof(host) - 1) != 0)
 		strlcpy(host, "unknown", sizeof(host));
 	return psprintf("%s:%d", host, PostPortNumber);
@@ -152,7 +139,7 @@ answer_instant(const PGresult *answer, int column)
 static void
 pass_lease_on(void)
 {
-	snowflake->set_lease(lease.worker_id, lease.starts, lease.ends);
+	WorkerSetLease(lease.worker_id, lease.starts, lease.ends);
 	if (logged_failure[0] != '\0')
 		ereport(LOG, (errmsg("registry of snowflake worker ids answers again")));
 	logged_failure[0] = '\0';
@@ -165,7 +152,7 @@ pass_lease_on(void)
 static bool
 look_at_clock(TimestampTz *now)
 {
-	ClockReading reading = snowflake->read_clock();
+	ClockReading reading = ClockRead();
 
 	*now = reading.ids;
 	if (reading.refused)
@@ -178,15 +165,15 @@ look_at_clock(TimestampTz *now)
 static bool
 acquire(TimestampTz now)
 {
-	const Layout *layout = snowflake->layout();
+	const Layout *layout = SharedLayout();
 	int64		worker_ids = LayoutLargest(layout, FIELD_WORKER) + 1;
 	const char *values[] = {
 		node_name(),
 		instance,
-		snowflake->layout_to_text(layout),
+		LayoutToText(layout),
 		int64_text(worker_ids),
 		instant_text(now),
-		int64_text(*snowflake->registry_lease)
+		int64_text(setting_registry_lease)
 	};
 	PGresult   *answer;
 
@@ -227,7 +214,7 @@ renew(TimestampTz now)
 		instance,
 		instant_text(lease.ends),
 		instant_text(now),
-		int64_text(*snowflake->registry_lease)
+		int64_text(setting_registry_lease)
 	};
 	PGresult   *answer;
 
@@ -261,7 +248,7 @@ keep_lease(void)
 	TimestampTz now;
 
 	/* if the layout cannot be used, the generator says why */
-	if (!snowflake->layout_is_usable() || !ConnectionOpen() ||
+	if (!SettingsLayoutIsUsable() || !ConnectionOpen() ||
 		!look_at_clock(&now))
 		return false;
 	if (lease.worker_id >= 0 && renew(now))
@@ -277,7 +264,7 @@ release(void)
 {
 	if (lease.worker_id >= 0)
 	{
-		TimestampTz used = snowflake->end_lease();
+		TimestampTz used = WorkerEndLease();
 		const char *values[] = {
 			int64_text(lease.worker_id),
 			instance,
@@ -311,7 +298,7 @@ wait_for_next_attempt(long delay, bool failed)
 		long		wait;
 		int			occurred;
 
-		doubts = snowflake->read_clock().doubt > 0;
+		doubts = ClockRead().doubt > 0;
 		if (doubted && !doubts)
 			break;
 		wait = Min(doubts ? CLOCK_WATCH : delay, delay - elapsed);
@@ -327,24 +314,24 @@ wait_for_next_attempt(long delay, bool failed)
 }
 
 void
-SnowflakeLeaseWorker(const SnowflakeInterface *interface)
+SnowflakeLeaseWorker(Datum main_arg)
 {
 	MemoryContext context;
 	Datum		token;
 	long		backoff = FIRST_BACKOFF;
 
+	WorkerSetLatch(MyLatch);
 	/* this library may have been replaced since the server was started */
-	if (strcmp(interface->version, LIBRARY_VERSION) != 0)
+	if (strcmp(snowflake_version, LIBRARY_VERSION) != 0)
 	{
-		interface->set_lease_state(LEASE_REFUSED);
+		WorkerSetLeaseState(LEASE_REFUSED);
 		ereport(FATAL,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("library of the snowflake lease worker was replaced while the server was running"),
 				 errdetail("It is of version %s, but the server runs version %s.",
-						   LIBRARY_VERSION, interface->version),
+						   LIBRARY_VERSION, snowflake_version),
 				 errhint("Restart the server.")));
 	}
-	snowflake = interface;
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);
 	pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
@@ -376,11 +363,11 @@ SnowflakeLeaseWorker(const SnowflakeInterface *interface)
 		{
 			delay = backoff;
 			backoff = Min(2 * backoff, LAST_BACKOFF);
-			backoff = Min(backoff, *snowflake->registry_lease / RENEWALS);
+			backoff = Min(backoff, setting_registry_lease / RENEWALS);
 		}
 		else
 		{
-			delay = *snowflake->registry_lease / RENEWALS;
+			delay = setting_registry_lease / RENEWALS;
 			backoff = FIRST_BACKOFF;
 		}
 		/* spread the load of servers that were started, or failed, together */

@@ -22,7 +22,6 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "extension.h"
 #include "memory.h"
 #include "world.h"
 
@@ -218,10 +217,16 @@ my_database(void)
 }
 
 Oid
-ExtensionSchema(void)
+get_namespace_oid(const char *name, bool missing_ok)
 {
 	ProcessStep();
 	return 99;
+}
+
+Oid
+getExtensionOfObject(Oid class, Oid object)
+{
+	return TransactionSees(my_database())->extension;
 }
 
 Oid

@@ -22,7 +22,6 @@
 #include "postgres.h"
 
 #include "memory.h"
-#include "shared.h"
 #include "sim.h"
 
 #define LOCATIONS		(MEMORY_SIZE / 8)
@@ -214,7 +213,7 @@ MemoryFullBarrier(void)
 /*
  * Plain accesses.  The core is compiled with -fsanitize=thread, so that it
  * calls a function before each access.  These functions are ours: an access to
- * shared memory is a step, and must be guarded as src/shared.h says.
+ * shared memory is a step, and must be guarded as src/snowflake.h says.
  */
 
 /* What must be held to access a field. */

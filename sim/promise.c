@@ -8,8 +8,6 @@
 #include "postgres.h"
 
 #include "memory.h"
-#include "settings.h"
-#include "shared.h"
 #include "world.h"
 
 /* Every id of a seed, by its hash. */

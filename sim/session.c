@@ -10,9 +10,7 @@
 #include "access/parallel.h"
 #include "postmaster/interrupt.h"
 
-#include "generator.h"
 #include "memory.h"
-#include "settings.h"
 #include "world.h"
 
 extern Datum snowflake_advance(PG_FUNCTION_ARGS);

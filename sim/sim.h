@@ -14,8 +14,7 @@
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 
-#include "layout.h"
-#include "mark.h"
+#include "snowflake.h"
 
 #define MAX_PROCESSES	8
 #define MAX_DATABASES_HERE 3

@@ -13,10 +13,7 @@
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 
-#include "lane.h"
 #include "memory.h"
-#include "settings.h"
-#include "worker.h"
 #include "world.h"
 
 Grant		grants[MAX_GRANTS];

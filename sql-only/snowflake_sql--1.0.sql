@@ -1024,8 +1024,6 @@ AS $$
 		'RETURN snowflake_sql.decode(id, @layout@)', 'all fields of an id; NULL for those that %s lacks'),
 	('timestamp', 'id bigint, layout text', 'timestamptz', '',
 		'RETURN snowflake_sql.generated_at(id, @layout@)', 'when an id was made: the start of its tick, in %s'),
-	('from_timestamp', 'instant timestamptz, layout text', 'bigint', 'STRICT',
-		'RETURN snowflake_sql.from_timestamp(instant, @layout@)', 'the smallest id of an instant''s tick, in %s'),
 	('first_from', 'instant timestamptz, layout text', 'bigint', 'STRICT',
 		'RETURN snowflake_sql.first_from(instant, @layout@)',
 		'the smallest id from an instant''s tick on, in %s; 0 if the instant is before the epoch; greater than all ids if it is after the last tick'),
@@ -1060,14 +1058,9 @@ AS $$
 		'OUT mark_ahead interval, OUT lease_ends timestamptz', 'record', 'VOLATILE PARALLEL UNSAFE',
 		'BEGIN ATOMIC SELECT * FROM snowflake_sql.status(); END',
 		'durable: whether ids that were seen are not made again after a crash; how far ids, and the mark above which they then begin, are ahead of the clock; layout, worker id and lease'),
-	('currval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.current_id()', 'the last id that this session made')
-	UNION ALL
-	SELECT field, 'id bigint, layout text', 'integer', '',
-		format('RETURN snowflake_sql.checked_field(id, @layout@, %s)', number), purpose || ', in %s'
-	FROM (VALUES (2, 'datacenter_id', 'the datacenter id of an id'), (3, 'worker_id', 'the worker id of an id'),
-		(4, 'timeline', 'the low bits of the WAL timeline that an id was made on'),
-		(5, 'lane', 'the lane of an id: the high or low bits of its number within the tick'),
-		(6, 'sequence', 'the number of an id within its tick and lane'), (7, 'tag', 'the tag of an id')) AS f (number, field, purpose);
+	('currval', '', 'bigint', 'VOLATILE PARALLEL UNSAFE', 'RETURN snowflake_sql.current_id()', 'the last id that this session made'),
+	('worker_id', 'id bigint, layout text', 'integer', '', 'RETURN snowflake_sql.checked_field(id, @layout@, 3)',
+		'the worker id of an id, in %s')
 $$;
 
 -- Create the functions of one form.  Those of the layout in force do not belong to the

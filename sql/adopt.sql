@@ -110,11 +110,11 @@ CALL snowflake_adopt('imported', 'id');
 INSERT INTO imported DEFAULT VALUES RETURNING id > :largest AS above;
 ALTER TABLE imported ALTER COLUMN id DROP DEFAULT;
 SELECT last_value AS mark FROM snowflake_internal.mark \gset
-INSERT INTO imported SELECT snowflake_from_timestamp('2090-01-01', 'snowflake');
+INSERT INTO imported SELECT snowflake_first_from('2090-01-01', 'snowflake');
 \set VERBOSITY sqlstate
 CALL snowflake_adopt('imported', 'id');
 \set VERBOSITY default
-SELECT last_value < snowflake_from_timestamp('2089-01-01') AS mark_stays FROM snowflake_internal.mark;
+SELECT last_value < snowflake_first_from('2089-01-01') AS mark_stays FROM snowflake_internal.mark;
 
 -- ids that are as far ahead of the clock as new ones may be
 CREATE TABLE borrowed (id bigint);
@@ -529,7 +529,7 @@ CALL snowflake_adopt('folders', 'id', keep_currval => true);
 
 -- Ids above all new ones
 CREATE TABLE late (id bigint PRIMARY KEY);
-INSERT INTO late SELECT snowflake_from_timestamp('2090-01-01 00:00:00+00', 'snowflake');
+INSERT INTO late SELECT snowflake_first_from('2090-01-01 00:00:00+00', 'snowflake');
 DO $$
 DECLARE
 	hint text;

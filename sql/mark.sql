@@ -8,8 +8,8 @@ SELECT m.last_value >= :id AS covered, m.last_value = g.bound AS equal, m.is_cal
 FROM snowflake_internal.mark AS m, snowflake_internal.guard AS g;
 -- a reservation of 2 s, up to the last id of a tick
 SELECT snowflake_timestamp(last_value) - snowflake_timestamp(:id) BETWEEN interval '0' AND interval '2.01 s' AS reservation,
-	snowflake_worker_id(last_value + 1) AS worker_id, snowflake_lane(last_value + 1) AS lane,
-	snowflake_sequence(last_value + 1) AS sequence
+	snowflake_worker_id(last_value + 1) AS worker_id, (snowflake_decode(last_value + 1)).lane,
+	(snowflake_decode(last_value + 1)).sequence
 FROM snowflake_internal.mark;
 
 -- Idle sessions write nothing

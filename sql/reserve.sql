@@ -10,8 +10,8 @@ SELECT asked, sum(last_id - first_id + 1) AS got, bool_and(first_id <= last_id) 
 	count(*) BETWEEN asked / 8192.0 AND asked / 8192 + 2 AS rows
 FROM blocks GROUP BY asked ORDER BY asked;
 SELECT bool_and((snowflake_decode(first_id)).generated_at = (snowflake_decode(last_id)).generated_at AND
-	snowflake_lane(first_id) = snowflake_lane(last_id)) AS one_tick_and_lane,
-	bool_and(snowflake_sequence(last_id) - snowflake_sequence(first_id) = last_id - first_id) AS consecutive
+	(snowflake_decode(first_id)).lane = (snowflake_decode(last_id)).lane) AS one_tick_and_lane,
+	bool_and((snowflake_decode(last_id)).sequence - (snowflake_decode(first_id)).sequence = last_id - first_id) AS consecutive
 FROM blocks;
 -- with single ids in between, no block contains an id made elsewhere
 INSERT INTO blocks SELECT 0, CASE WHEN i % 3 = 0 THEN snowflake_nextval() END, NULL FROM generate_series(1, 3000) AS i;

@@ -39,7 +39,7 @@ SELECT snowflake_from_text('7zzz-zzzz-zzzzz', 'base32') AS lower_case, snowflake
 	snowflake_from_text('1Y2P0IJ32E8E7', 'base36') AS base36, snowflake_from_text('FF', 'hex') AS hex,
 	snowflake_from_text('2', 'base58') AS short;
 
--- Errors show the position
+-- Errors
 SELECT snowflake_from_text('0l', 'base62') AS fine, snowflake_from_text('2l', 'base58');
 SELECT snowflake_from_text('20', 'base58');
 SELECT snowflake_from_text('12u4', 'base32');

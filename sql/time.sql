@@ -4,24 +4,24 @@
 SET TimeZone = 'UTC';
 
 -- The smallest id of an instant's tick, the inverse of extracting the time
-SELECT snowflake_from_timestamp('2026-11-21 00:49:06.246Z', 'snowflake'),
-	snowflake_from_timestamp('2026-11-21 00:49:06.246999Z', 'snowflake') AS same_tick,
-	snowflake_from_timestamp('2026-11-21 00:49:06.247Z', 'snowflake') - 1 AS last_of_it,
-	snowflake_from_timestamp('2010-11-04 01:42:54.657Z', 'twitter') AS epoch,
-	snowflake_from_timestamp('2080-07-10 17:30:30.208Z', 'twitter') + 4194303 AS largest;
-SELECT snowflake_from_timestamp(snowflake_timestamp(id)) <= id AS lower,
-	snowflake_from_timestamp(snowflake_timestamp(id) + '1 ms') > id AS upper,
-	snowflake_from_timestamp(snowflake_timestamp(id)) = snowflake_from_timestamp(snowflake_timestamp(id), 'snowflake') AS same
+SELECT snowflake_compose('2026-11-21 00:49:06.246Z', 'snowflake'),
+	snowflake_compose('2026-11-21 00:49:06.246999Z', 'snowflake') AS same_tick,
+	snowflake_compose('2026-11-21 00:49:06.247Z', 'snowflake') - 1 AS last_of_it,
+	snowflake_compose('2010-11-04 01:42:54.657Z', 'twitter') AS epoch,
+	snowflake_compose('2080-07-10 17:30:30.208Z', 'twitter') + 4194303 AS largest;
+SELECT snowflake_compose(snowflake_timestamp(id)) <= id AS lower,
+	snowflake_compose(snowflake_timestamp(id) + '1 ms') > id AS upper,
+	snowflake_compose(snowflake_timestamp(id)) = snowflake_compose(snowflake_timestamp(id), 'snowflake') AS same
 FROM (SELECT snowflake_nextval() AS id) AS new;
 \set VERBOSITY sqlstate
-SELECT snowflake_from_timestamp('2025-12-31 23:59:59.999999Z');
-SELECT snowflake_from_timestamp('2095-09-07 15:47:35.552Z');
-SELECT snowflake_from_timestamp('infinity');
-SELECT snowflake_from_timestamp('-infinity', 'twitter');
-SELECT snowflake_from_timestamp(now(), 'nonsense');
+SELECT snowflake_compose('2025-12-31 23:59:59.999999Z');
+SELECT snowflake_compose('2095-09-07 15:47:35.552Z');
+SELECT snowflake_compose('infinity');
+SELECT snowflake_compose('-infinity', 'twitter');
+SELECT snowflake_compose(now(), 'nonsense');
 \set VERBOSITY default
-SELECT snowflake_from_timestamp('2025-12-31 23:59:59.999999Z', 'snowflake');
-SELECT snowflake_from_timestamp(NULL) IS NULL AS null_instant, snowflake_from_timestamp(now(), NULL) IS NULL AS null_layout;
+SELECT snowflake_compose('2025-12-31 23:59:59.999999Z', 'snowflake');
+SELECT snowflake_compose(NULL) IS NULL AS null_instant, snowflake_compose(now(), NULL) IS NULL AS null_layout;
 
 -- Ranges include ids made in the tick of the lower bound, but not those made in the
 -- tick of the upper bound
@@ -36,7 +36,7 @@ SELECT name, snowflake_last_before(instant), snowflake_first_from(instant),
 FROM edges ORDER BY instant, name;
 WITH ids (id) AS (
 	SELECT 0 UNION ALL SELECT 9223372036854775806 UNION ALL
-	SELECT snowflake_from_timestamp('2026-11-21 12:00Z') + d FROM unnest(ARRAY[-1, 0, 4194303, 4194304]) AS d)
+	SELECT snowflake_first_from('2026-11-21 12:00Z') + d FROM unnest(ARRAY[-1, 0, 4194303, 4194304]) AS d)
 SELECT lower, string_agg(found, ' ' ORDER BY instant, upper) AS "found up to each, the last being no bound", bool_and(same) AS same
 FROM (SELECT l.name AS lower, u.name AS upper, l.instant AS starts, u.instant,
 		string_agg(snowflake_between(id, l.instant, u.instant)::int::text, '' ORDER BY id) AS found,
@@ -87,7 +87,7 @@ SELECT * FROM plan_of($$SELECT * FROM events WHERE snowflake_between(id, '2026-0
 SELECT * FROM plan_of($$SELECT * FROM events WHERE snowflake_between(id, '2026-02-01Z', '2026-02-02Z', 'snowflake')$$);
 SELECT * FROM plan_of($$SELECT * FROM events WHERE snowflake_between(id, '2026-04-20Z', NULL)$$);
 SELECT * FROM plan_of($$SELECT * FROM events WHERE snowflake_between(id, '-infinity', '2026-01-03Z')$$);
-SELECT * FROM plan_of($$SELECT * FROM events WHERE id >= snowflake_from_timestamp('2026-02-01Z') AND id < snowflake_from_timestamp('2026-02-02Z')$$);
+SELECT * FROM plan_of($$SELECT * FROM events WHERE id >= snowflake_first_from('2026-02-01Z') AND id < snowflake_first_from('2026-02-02Z')$$);
 -- in a generic plan, too
 SET plan_cache_mode = force_generic_plan;
 PREPARE of_a_day(timestamptz) AS SELECT * FROM events WHERE snowflake_between(id, $1, $1 + interval '1 day');
@@ -123,7 +123,7 @@ PREPARE pruned(timestamptz) AS SELECT * FROM days WHERE snowflake_between(id, $1
 SELECT * FROM partitions_of($$EXECUTE pruned('2026-11-22Z')$$);
 RESET plan_cache_mode;
 -- a bound from a column of another table finds the right rows
-INSERT INTO days SELECT snowflake_from_timestamp('2026-11-22Z');
+INSERT INTO days SELECT snowflake_first_from('2026-11-22Z');
 SELECT count(*) FROM days, unnest(ARRAY['2026-11-22Z', '2026-11-22 00:00:00.001Z']::timestamptz[]) AS bound WHERE snowflake_between(id, bound, NULL);
 DROP TABLE days, edges;
 DROP FUNCTION plan_of, partitions_of;

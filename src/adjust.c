@@ -9,15 +9,8 @@
 
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "fmgr.h"
-#include "miscadmin.h"
-#include "utils/timestamp.h"
 
-#include "generator.h"
-#include "lane.h"
-#include "limit.h"
-#include "settings.h"
-#include "wait.h"
+#include "snowflake.h"
 
 PG_FUNCTION_INFO_V1(snowflake_begin);
 PG_FUNCTION_INFO_V1(snowflake_advance);

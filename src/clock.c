@@ -50,13 +50,8 @@
 
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
-#include "miscadmin.h"
-#include "utils/timestamp.h"
 
-#include "clock.h"
-#include "compat.h"
-#include "settings.h"
-#include "stats.h"
+#include "snowflake.h"
 
 /*
  * Smaller steps are not logged, unless ids stop for them.  All times here are

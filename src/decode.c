@@ -15,19 +15,15 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
-#include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 #include "utils/tuplestore.h"
 
-#include "decode.h"
-#include "lane.h"
-#include "shared.h"
+#include "snowflake.h"
 
 PG_FUNCTION_INFO_V1(snowflake_decode);
+PG_FUNCTION_INFO_V1(snowflake_timestamp);
 PG_FUNCTION_INFO_V1(snowflake_compose);
-PG_FUNCTION_INFO_V1(snowflake_from_timestamp);
 PG_FUNCTION_INFO_V1(snowflake_first_from);
 PG_FUNCTION_INFO_V1(snowflake_last_before);
 PG_FUNCTION_INFO_V1(snowflake_layout);
@@ -130,8 +126,7 @@ CallCheckColumns(TupleDesc tupdesc, int number)
 
 /* One field of an id as SQL sees it; NULL if the layout has no such field. */
 static Datum
-decode_field_datum(const Layout *layout, LayoutField field, int64 id,
-				   bool *isnull)
+decode_field(const Layout *layout, LayoutField field, int64 id, bool *isnull)
 {
 	int64		value = LayoutGet(layout, field, id);
 
@@ -152,37 +147,21 @@ snowflake_decode(PG_FUNCTION_ARGS)
 
 	LayoutCheckId(layout, id);
 	for (int field = 0; field < LAYOUT_NUM_FIELDS; field++)
-		values[field] = decode_field_datum(layout, (LayoutField) field, id,
-										   &nulls[field]);
+		values[field] = decode_field(layout, (LayoutField) field, id,
+									 &nulls[field]);
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }
 
-/* One function for each field: (id bigint [, layout text]) */
-static Datum
-decode_field(FunctionCallInfo fcinfo, LayoutField field)
+/* timestamp(id bigint [, layout text]) */
+Datum
+snowflake_timestamp(PG_FUNCTION_ARGS)
 {
-	int64		id = PG_GETARG_INT64(0);
 	const Layout *layout = CallLayout(fcinfo, 1);
 
-	LayoutCheckId(layout, id);
-	return decode_field_datum(layout, field, id, &fcinfo->isnull);
+	LayoutCheckId(layout, PG_GETARG_INT64(0));
+	return decode_field(layout, FIELD_TIME, PG_GETARG_INT64(0),
+						&fcinfo->isnull);
 }
-
-#define FIELD_FUNCTION(name, field) \
-	PG_FUNCTION_INFO_V1(name); \
-	Datum \
-	name(PG_FUNCTION_ARGS) \
-	{ \
-		return decode_field(fcinfo, field); \
-	}
-
-FIELD_FUNCTION(snowflake_timestamp, FIELD_TIME)
-FIELD_FUNCTION(snowflake_datacenter_id, FIELD_DATACENTER)
-FIELD_FUNCTION(snowflake_worker_id, FIELD_WORKER)
-FIELD_FUNCTION(snowflake_timeline, FIELD_TIMELINE)
-FIELD_FUNCTION(snowflake_lane, FIELD_LANE)
-FIELD_FUNCTION(snowflake_sequence, FIELD_SEQUENCE)
-FIELD_FUNCTION(snowflake_tag, FIELD_TAG)
 
 /* The tick of an instant.  Throws an error if the layout has none for it. */
 static int64
@@ -238,17 +217,6 @@ snowflake_compose(PG_FUNCTION_ARGS)
 			PG_RETURN_NULL();
 	}
 	PG_RETURN_INT64(id);
-}
-
-/* from_timestamp(instant timestamptz [, layout text]) */
-Datum
-snowflake_from_timestamp(PG_FUNCTION_ARGS)
-{
-	const Layout *layout = CallLayout(fcinfo, 1);
-	TimestampTz instant = PG_GETARG_TIMESTAMPTZ(0);
-	int64		tick = decode_instant_to_tick(layout, instant);
-
-	PG_RETURN_INT64(LayoutPut(layout, FIELD_TIME, tick));
 }
 
 /* The largest id before the tick of any instant; -1 if there is none. */

@@ -98,16 +98,8 @@
 #include "postgres.h"
 
 #include "common/pg_prng.h"
-#include "miscadmin.h"
-#include "utils/timestamp.h"
 
-#include "clock.h"
-#include "generator.h"
-#include "lane.h"
-#include "limit.h"
-#include "settings.h"
-#include "wait.h"
-#include "worker.h"
+#include "snowflake.h"
 
 /* The ticks that a call may use, and what they follow from. */
 typedef struct TickRange

@@ -35,9 +35,8 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
-#include "miscadmin.h"
 
-#include "lane.h"
+#include "snowflake.h"
 
 /* How many lanes a layout has. */
 int

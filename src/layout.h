@@ -57,7 +57,7 @@ typedef struct Layout
 extern const char *const layout_field_names[];
 
 extern bool LayoutParse(const char *text, Layout *layout, char **reason);
-extern char *LayoutToText(const Layout *layout);
+extern PGDLLEXPORT char *LayoutToText(const Layout *layout);
 extern char *LayoutInstantToText(TimestampTz instant);
 
 extern int64 LayoutTick(const Layout *layout, TimestampTz instant);

@@ -47,13 +47,9 @@
 
 #include "access/xlog.h"
 #include "commands/dbcommands.h"
-#include "miscadmin.h"
 #include "utils/lsyscache.h"
 
-#include "clock.h"
-#include "lane.h"
-#include "limit.h"
-#include "settings.h"
+#include "snowflake.h"
 
 /*
  * How far the limit is moved, in us of id time.  A tick is at most a second.

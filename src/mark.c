@@ -55,40 +55,31 @@
 #include "postgres.h"
 
 #include "access/genam.h"
-#include "access/generic_xlog.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_am.h"
-#include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
 #include "commands/extension.h"
 #include "commands/sequence.h"
 #include "common/hashfn.h"
-#include "miscadmin.h"
 #include "postmaster/interrupt.h"
 #include "replication/syncrep.h"
 #include "replication/walsender.h"
-#include "replication/walsender_private.h"
 #include "storage/bufmgr.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "storage/lwlock.h"
 #include "storage/procsignal.h"
-#include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/wait_event.h"
 
-#include "compat.h"
-#include "extension.h"
-#include "mark.h"
-#include "settings.h"
-#include "stats.h"
+#include "snowflake.h"
 
 /* the sub-id of our lock on the guard; a lock on the relation itself has 0 */
 #define MARK_LOCK_SUBID		1
@@ -201,15 +192,25 @@ MarkReportDamaged(void)
 			 mark_errhint_create_again()));
 }
 
-/* Find the two relations in the catalogs. */
+/*
+ * Find the two relations in the catalogs.  A statement can outlive the
+ * extension whose functions it runs, and whoever may drop that can also create
+ * a schema of the same name.  So it must belong to the extension; then its
+ * owner is a superuser, and nobody else can create objects in it.
+ */
 static bool
 mark_find_relations(void)
 {
+	Oid			extension;
 	Oid			schema;
 
 	if (OidIsValid(mark_guard_oid))
 		return true;
-	schema = ExtensionSchema();
+	extension = get_extension_oid("snowflake", true);
+	schema = get_namespace_oid("snowflake_internal", true);
+	if (!OidIsValid(extension) ||
+		getExtensionOfObject(NamespaceRelationId, schema) != extension)
+		return false;
 	mark_sequence_oid = get_relname_relid("mark", schema);
 	mark_guard_oid = get_relname_relid("guard", schema);
 	if (!OidIsValid(mark_sequence_oid))

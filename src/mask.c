@@ -24,12 +24,10 @@
 
 #include "catalog/pg_type.h"
 #include "common/sha2.h"
-#include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "port/pg_bswap.h"
 
-#include "compat.h"
-#include "layout.h"
+#include "snowflake.h"
 
 PG_FUNCTION_INFO_V1(snowflake_mask);
 PG_FUNCTION_INFO_V1(snowflake_unmask);

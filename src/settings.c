@@ -29,12 +29,8 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
-#include "miscadmin.h"
-#include "utils/guc.h"
 
-#include "compat.h"
-#include "settings.h"
-#include "stats.h"
+#include "snowflake.h"
 
 int			setting_worker_id = 0;
 int			setting_datacenter_id = 0;

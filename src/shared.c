@@ -25,16 +25,9 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "storage/ipc.h"
-#include "storage/shmem.h"
-#include "utils/timestamp.h"
 
-#include "clock.h"
-#include "compat.h"
-#include "lane.h"
-#include "settings.h"
-#include "shared.h"
+#include "snowflake.h"
 
 #define SHMEM_NAME		"snowflake"
 
@@ -82,10 +75,13 @@ shared_initialize(SHMEM_INIT_ARGS)
 	LWLockInitialize(&state->lock, compat_new_tranche("snowflake"));
 	state->lease.worker_id = -1;
 	pg_atomic_init_u64(&state->lease.end, 0);
-	StatsInit(&state->stats);
+	pg_atomic_init_u64(&state->last_step_back, 0);
+	pg_atomic_init_u64(&state->reset_at, GetCurrentTimestamp());
 	pg_atomic_init_u64(&state->clock.pace, (uint64) DT_NOBEGIN);
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->changes, 0);
+	for (int i = 0; i < NUM_STATS; i++)
+		pg_atomic_init_u64(&state->counters[i], 0);
 	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		pg_atomic_init_u64(&state->slots[i].limit, 0);

@@ -17,9 +17,8 @@
 
 #include "access/xact.h"
 #include "storage/ipc.h"
-#include "utils/timestamp.h"
 
-#include "shared.h"
+#include "snowflake.h"
 
 /* How often, in us, a long transaction adds its ids. */
 #define FOLD_DELAY		USECS_PER_SEC
@@ -29,22 +28,12 @@ uint64		stats_ids = 0;
 static uint64 folded = 0;
 static TimestampTz folded_at = 0;	/* 0: never */
 
-/* Initialize memory that nobody else has seen yet.  Must not fail. */
-void
-StatsInit(StatsShared *memory)
-{
-	for (int i = 0; i < NUM_STATS; i++)
-		pg_atomic_init_u64(&memory->counters[i], 0);
-	pg_atomic_init_u64(&memory->last_step_back, 0);
-	pg_atomic_init_u64(&memory->reset_at, GetCurrentTimestamp());
-}
-
 /* Count something now.  Without shared memory, nothing can be counted. */
 void
 StatsAdd(StatsCounter counter, uint64 number)
 {
 	if (shared != NULL)
-		pg_atomic_fetch_add_u64(&shared->stats.counters[counter], number);
+		pg_atomic_fetch_add_u64(&shared->counters[counter], number);
 }
 
 /* Add the ids of this process to the counter of the server. */
@@ -117,13 +106,13 @@ void
 StatsAddStepBack(int64 step, TimestampTz now)
 {
 	pg_atomic_uint64 *largest =
-	&shared->stats.counters[STATS_LARGEST_STEP_BACK];
+	&shared->counters[STATS_LARGEST_STEP_BACK];
 	uint64		old = pg_atomic_read_u64(largest);
 
 	StatsAdd(STATS_STEPS_BACK, 1);
 	while (old < step && !pg_atomic_compare_exchange_u64(largest, &old, step))
 		;
-	pg_atomic_write_u64(&shared->stats.last_step_back, now);
+	pg_atomic_write_u64(&shared->last_step_back, now);
 }
 
 void
@@ -131,7 +120,7 @@ StatsReset(void)
 {
 	StatsFold();
 	for (int i = 0; i < NUM_STATS; i++)
-		pg_atomic_write_u64(&shared->stats.counters[i], 0);
-	pg_atomic_write_u64(&shared->stats.last_step_back, 0);
-	pg_atomic_write_u64(&shared->stats.reset_at, GetCurrentTimestamp());
+		pg_atomic_write_u64(&shared->counters[i], 0);
+	pg_atomic_write_u64(&shared->last_step_back, 0);
+	pg_atomic_write_u64(&shared->reset_at, GetCurrentTimestamp());
 }

@@ -12,18 +12,9 @@
 
 #include "access/htup_details.h"
 #include "access/xlog.h"
-#include "fmgr.h"
 #include "utils/builtins.h"
-#include "utils/timestamp.h"
 
-#include "clock.h"
-#include "decode.h"
-#include "lane.h"
-#include "limit.h"
-#include "settings.h"
-#include "stats.h"
-#include "wait.h"
-#include "worker.h"
+#include "snowflake.h"
 
 PG_FUNCTION_INFO_V1(snowflake_status);
 PG_FUNCTION_INFO_V1(snowflake_stat);
@@ -236,8 +227,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 			   !worker->leased);
 	status_add_tick(&row, layout, worker->lease_start, !has_lease);
 	status_add_tick(&row, layout, WorkerLeaseEnd(worker), !has_lease);
-	/* if preloaded, it may be older than the extension until a restart */
-	status_add(&row, CStringGetTextDatum(LIBRARY_VERSION), false);
+	status_add(&row, CStringGetTextDatum(snowflake_version), false);
 	status_add(&row, BoolGetDatum(SettingsArePreloaded()), false);
 	PG_RETURN_DATUM(CallRow(fcinfo, row.values, row.nulls, row.number));
 }
@@ -255,7 +245,7 @@ snowflake_stat(PG_FUNCTION_ARGS)
 	StatsFold();
 	for (int i = 0; i < NUM_STATS; i++)
 	{
-		uint64		counter = pg_atomic_read_u64(&shared->stats.counters[i]);
+		uint64		counter = pg_atomic_read_u64(&shared->counters[i]);
 
 		if (i == STATS_WAIT_TIME || i == STATS_MARK_FLUSH_TIME ||
 			i == STATS_LARGEST_STEP_BACK)
@@ -263,11 +253,11 @@ snowflake_stat(PG_FUNCTION_ARGS)
 		else
 			values[i] = Int64GetDatum(counter);
 	}
-	last_step_back = pg_atomic_read_u64(&shared->stats.last_step_back);
+	last_step_back = pg_atomic_read_u64(&shared->last_step_back);
 	values[NUM_STATS] = TimestampTzGetDatum(last_step_back);
 	nulls[NUM_STATS] = last_step_back == 0;
 	values[NUM_STATS + 1] =
-		TimestampTzGetDatum(pg_atomic_read_u64(&shared->stats.reset_at));
+		TimestampTzGetDatum(pg_atomic_read_u64(&shared->reset_at));
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }
 

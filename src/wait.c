@@ -14,14 +14,7 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
-#include "storage/latch.h"
-#include "utils/timestamp.h"
-
-#include "compat.h"
-#include "settings.h"
-#include "stats.h"
-#include "wait.h"
+#include "snowflake.h"
 
 /*
  * How often, and for how long, a call watches a clock in doubt.  In us, as all

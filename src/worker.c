@@ -22,12 +22,8 @@
 #include "postgres.h"
 
 #include "access/xlog.h"
-#include "storage/latch.h"
-#include "utils/timestamp.h"
 
-#include "lane.h"
-#include "settings.h"
-#include "worker.h"
+#include "snowflake.h"
 
 /* The worker id to use, and the count of changes that goes with it. */
 void

@@ -80,7 +80,7 @@ set_and_reload($node, 'snowflake.worker_id = 5');
 my $tagged = new_server('tagged', 'snowflake.layout' => 'snowflake worker:6 sequence:8 tag:3');
 sql_is(
 	$tagged,
-	'SELECT snowflake_tag(snowflake_nextval(7)), snowflake_tag(snowflake_nextval(0)), snowflake_tag(snowflake_nextval())',
+	'SELECT (snowflake_decode(snowflake_nextval(7))).tag, (snowflake_decode(snowflake_nextval(0))).tag, (snowflake_decode(snowflake_nextval())).tag',
 	'7|0|0', 'ids carry their tags');
 foreach my $tag (8, -1, 2147483647, -2147483648)
 {
@@ -181,7 +181,7 @@ sql_is(
 my $before = sql($node, 'SELECT layout FROM snowflake_capacity()');
 set_and_reload($node, "snowflake.layout = 'snowflake worker:4 sequence:14'");
 sql_is(
-	$node, 'SELECT snowflake_sequence(snowflake_nextval()) < 8192; SELECT layout FROM snowflake_capacity()',
+	$node, 'SELECT (snowflake_decode(snowflake_nextval())).sequence < 8192; SELECT layout FROM snowflake_capacity()',
 	"t\n$before",
 	'a changed layout does not take effect');
 sql_becomes_true(

@@ -72,7 +72,7 @@ $primary->stop('immediate');
 is(join(' ', %{ stop_collectors(@clients) }), '', 'clients of the primary see no errors');
 $standby->promote;
 set_clock($standby, $cut + 2 - time);
-is( $session->query_safe('SELECT snowflake_timeline(snowflake_nextval())'), 2,
+is( $session->query_safe('SELECT (snowflake_decode(snowflake_nextval())).timeline'), 2,
 	'a session from before the promotion uses the new timeline');
 $session->quit;
 # without sequence, lane and timeline

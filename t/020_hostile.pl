@@ -153,9 +153,12 @@ my %calls = (
 		"$table, '1 day'::interval, $instant, $later, 'UTC'::pg_catalog.text, $none",
 		"$table, '6 hours'::interval, $later, '2026-11-24 00:00:00+00'::pg_catalog.timestamptz, 'UTC'::pg_catalog.text, $layout",
 	],
+	snowflake_from_text => [q{'1'::pg_catalog.text, 'hex'::pg_catalog.text}],
 	snowflake_inspect => [ "$id, $none", "$id, $layout" ],
 	snowflake_partitions => [ "$table, $none", "$table, $layout" ],
-	snowflake_partitions_before => [ "$table, $later, $none", "$table, $later, $layout" ]);
+	snowflake_partitions_before => [ "$table, $later, $none", "$table, $later, $layout" ],
+	snowflake_to_text => ["$id, 'hex'::pg_catalog.text"],
+	snowflake_worker_id => [ $id, "$id, $layout" ]);
 my @statements = (
 	'SELECT public.snowflake_nextval()',
 	'SELECT * FROM public.snowflake_stat()',
@@ -247,7 +250,7 @@ is( functions_of('snowflake'),
 	join(
 		' ',
 		sort
-		  qw(check_partitioned current_guard keep_undated layout partition_bounds partition_grid partition_ranges step_parts),
+		  qw(check_partitioned current_guard encoding keep_undated layout partition_bounds partition_grid partition_ranges step_parts),
 		keys %calls),
 	'the test calls all functions of the extension');
 sql([ $node, $database ], 'CREATE EXTENSION snowflake_adopt');
@@ -404,9 +407,8 @@ my @sql_statements = (
 	"SELECT public.snowflake_advance(public.snowflake_first_from($clock))",
 	(   map {
 			my $arguments = $_;
-			(   (   map { "SELECT * FROM public.snowflake_$_($id$arguments)" }
-					  qw(decode timestamp datacenter_id worker_id timeline lane sequence tag)),
-				(map { "SELECT public.snowflake_$_($instant$arguments)" } qw(from_timestamp first_from last_before)),
+			(   (map { "SELECT * FROM public.snowflake_$_($id$arguments)" } qw(decode timestamp worker_id)),
+				(map { "SELECT public.snowflake_$_($instant$arguments)" } qw(first_from last_before)),
 				"SELECT public.snowflake_between($id, $instant, $later$arguments)",
 				map { "SELECT * FROM public.snowflake_$_(" . ($arguments =~ s/^, //r) . ')' } qw(layout capacity))
 		} '',

@@ -37,7 +37,7 @@ crash($node);
 glitch($node, 30 * $day, 'after a crash');
 
 # Reading an id fixes no layout.
-my $read = 'SELECT snowflake_lane((1::bigint << 22) + (3 << 13))';
+my $read = 'SELECT (snowflake_decode((1::bigint << 22) + (3 << 13))).lane';
 sql_is($standby, $read, 1, 'a standby reads ids by the layout of its setting');
 set_and_reload($standby, "snowflake.layout = 'snowflake'");
 sql_becomes_true($standby, "$read = 3", 'which can still be changed');

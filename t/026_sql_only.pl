@@ -258,7 +258,7 @@ FROM (SELECT id, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previous
 }
 my $tagged = [ $node, 'layout_time_41_sequence_3_worker_5_lane_4_tag_2' ];
 sql_is(
-	$tagged, 'SELECT snowflake_tag(snowflake_nextval(3)), snowflake_worker_id(snowflake_nextval(2))', '3|1',
+	$tagged, 'SELECT (snowflake_decode(snowflake_nextval(3))).tag, snowflake_worker_id(snowflake_nextval(2))', '3|1',
 	'ids carry their tags');
 sql_fails($tagged, 'SELECT snowflake_nextval(4)', '22003', 'a tag must fit its field');
 sql_fails(

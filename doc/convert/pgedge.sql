@@ -57,7 +57,7 @@ RETURN snowflake_worker_id($1, 'pgedge');
 
 CREATE FUNCTION snowflake.get_count(bigint) RETURNS integer
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
-RETURN snowflake_sequence($1, 'pgedge');
+RETURN (snowflake_decode($1, 'pgedge')).sequence;
 
 CREATE FUNCTION snowflake.format(bigint) RETURNS jsonb
 LANGUAGE sql STABLE STRICT PARALLEL SAFE

@@ -154,7 +154,7 @@ run_more()
 	local failed=
 
 	drop_tables
-	AHEAD=$(query "SELECT ahead FROM snowflake_from_timestamp(now() + interval '4min') AS ahead, snowflake_advance(ahead)")
+	AHEAD=$(query "SELECT ahead FROM snowflake_first_from(now() + interval '4min') AS ahead, snowflake_advance(ahead)")
 	export AHEAD
 	"$@" >out 2>errors || failed=yes
 	grep -E '^(not )?ok - ' out | sed 's/ - / - clients_debian: '"$tool"': /' || failed=yes

@@ -68,7 +68,7 @@ SET jit_optimize_above_cost = 0;
 SELECT 'ids ' || count(DISTINCT snowflake_nextval()) FROM generate_series(1, 100000);
 SELECT 'worker ' || snowflake_worker_id(snowflake_nextval());
 SELECT 'jit ' || pg_jit_available();
-EXPLAIN (ANALYZE) SELECT sum(snowflake_lane(snowflake_nextval())) FROM generate_series(1, 1000) AS i WHERE i > 0;
+EXPLAIN (ANALYZE) SELECT sum(snowflake_worker_id(snowflake_nextval())) FROM generate_series(1, 1000) AS i WHERE i > 0;
 END
 chmod 644 "$work/use.sql"
 pg_virtualenv -v "$version" psql --no-psqlrc --tuples-only --no-align --file="$work/use.sql" >"$work/used" 2>&1 ||

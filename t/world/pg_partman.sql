@@ -24,9 +24,9 @@ SELECT extversion LIKE '4.%' AS is_old FROM pg_extension WHERE extname = 'pg_par
 \o /dev/null
 \i recipe.sql
 \o
-SELECT snowflake_from_timestamp('2026-01-02Z') - snowflake_from_timestamp('2026-01-01Z') AS day \gset
+SELECT snowflake_first_from('2026-01-02Z') - snowflake_first_from('2026-01-01Z') AS day \gset
 INSERT INTO events (payload) VALUES ('today');
-INSERT INTO events VALUES (snowflake_from_timestamp(now() + interval '2 days'), 'in two days');
+INSERT INTO events VALUES (snowflake_first_from(now() + interval '2 days'), 'in two days');
 CALL partman.run_maintenance_proc();
 
 CREATE FUNCTION pg_temp.check(name text, condition boolean) RETURNS text LANGUAGE sql
@@ -49,7 +49,7 @@ SELECT pg_temp.check('old partitions are dropped', (SELECT count(*) FROM snowfla
 	AND (SELECT count(*) FROM events) = 2);
 
 -- after a gap, rows go to the default partition, until they are moved from there
-INSERT INTO events VALUES (snowflake_from_timestamp(now() + interval '60 days'), 'after a gap');
+INSERT INTO events VALUES (snowflake_first_from(now() + interval '60 days'), 'after a gap');
 DO $$
 BEGIN
 	PERFORM partman.run_maintenance('public.events');

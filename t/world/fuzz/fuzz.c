@@ -1,17 +1,12 @@
 /*-------------------------------------------------------------------------
  *
  * fuzz.c
- *	  Reads texts of layouts and ids, made by libFuzzer, in a real backend.
+ *	  Reads texts of layouts, made by libFuzzer, in a real backend.
  *
  * This file is linked into the module together with all of its sources, and
  * called as an SQL function; t/world/fuzz/run does both.  It calls the same
  * functions that SQL calls.  The sanitizers find some faults; this file also
  * checks what must hold.  Any fault aborts, and libFuzzer keeps the input.
- *
- * AddressSanitizer knows the memory that malloc() returns, but not the pieces
- * into which a memory context divides it.  So the linker (--wrap) redirects
- * calls of palloc() and the like in the module's own sources to this file,
- * which adds a few bytes that nobody may touch.
  *
  * No input leaves anything behind for the next one to see: each has a memory
  * context of its own, and call sites of its own in it.
@@ -20,22 +15,17 @@
  */
 #include "postgres.h"
 
-#include <ctype.h>
-#include <sanitizer/asan_interface.h>
 #include <signal.h>
 
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
 #include "executor/executor.h"
-#include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
-#include "decode.h"
-#include "layout.h"
+#include "snowflake.h"
 
 PG_FUNCTION_INFO_V1(snowflake_fuzz);
 
@@ -45,17 +35,6 @@ typedef int (*FuzzCallback) (const uint8 *data, size_t size);
 extern int	LLVMFuzzerRunDriver(int *argc, char ***argv,
 								FuzzCallback callback);
 
-extern void *__real_palloc(Size size);
-extern void __real_pfree(void *pointer);
-extern char *__real_text_to_cstring(const text *t);
-extern void *__wrap_palloc(Size size);
-extern char *__wrap_pstrdup(const char *string);
-extern void __wrap_pfree(void *pointer);
-extern char *__wrap_text_to_cstring(const text *t);
-
-/* The bytes behind a piece of memory that must not be touched. */
-#define GUARD_LENGTH	16
-
 /* How many ids are tried in each layout, besides the edges. */
 #define NUM_IDS		4
 
@@ -64,42 +43,18 @@ typedef enum Function
 	CAPACITY,
 	DECODE,
 	COMPOSE,
-	FROM_TIMESTAMP,
 	FIRST_FROM,
-	LAST_BEFORE,
-	TO_TEXT,
-	FROM_TEXT
+	LAST_BEFORE
 } Function;
 
-#define NUM_FUNCTIONS	(FROM_TEXT + 1)
+#define NUM_FUNCTIONS	(LAST_BEFORE + 1)
 
 static const char *const signatures[NUM_FUNCTIONS] = {
 	[CAPACITY] = "snowflake_capacity(text)",
 	[DECODE] = "snowflake_decode(bigint, text)",
 	[COMPOSE] = "snowflake_compose(timestamptz, text, integer, integer, integer, integer, integer, integer)",
-	[FROM_TIMESTAMP] = "snowflake_from_timestamp(timestamptz, text)",
 	[FIRST_FROM] = "snowflake_first_from(timestamptz, text)",
 	[LAST_BEFORE] = "snowflake_last_before(timestamptz, text)",
-	[TO_TEXT] = "snowflake_to_text(bigint, text)",
-	[FROM_TEXT] = "snowflake_from_text(text, text)",
-};
-
-/* What the documentation promises of encodings, written down a second time. */
-static const struct
-{
-	const char *name;
-	size_t		width;
-	char		zero;
-	int			(*to_case) (int c); /* NULL: upper and lower case differ */
-}			encodings[] =
-{
-	{"base32", 13, '0', toupper},
-	{"base32-bwmarrin", 13, 'y', NULL},
-	{"base36", 13, '0', tolower},
-	{"base58", 11, '1', NULL},
-	{"base58-bwmarrin", 11, '1', NULL},
-	{"base62", 11, '0', NULL},
-	{"hex", 16, '0', tolower},
 };
 
 /* The outcome of a call. */
@@ -114,8 +69,8 @@ typedef struct Outcome
 static Oid	function_oids[NUM_FUNCTIONS];
 static FmgrInfo call_sites[NUM_FUNCTIONS];
 
-/* The context of the input that is being tried; NULL between inputs. */
-static MemoryContext input_context = NULL;
+/* The context of the input that is being tried. */
+static MemoryContext input_context;
 
 static void fault(const char *format,...) pg_attribute_noreturn()
 			pg_attribute_printf(1, 2);
@@ -132,44 +87,6 @@ fault(const char *format,...)
 	fputc('\n', stderr);
 	va_end(args);
 	abort();
-}
-
-/*
- * The guards vanish with the input's context, whose blocks are all freed.  In
- * other contexts, memory could be given out again with a guard in its midst.
- */
-void *
-__wrap_palloc(Size size)
-{
-	char	   *pointer;
-
-	if (input_context == NULL || CurrentMemoryContext != input_context)
-		return __real_palloc(size);
-	pointer = __real_palloc(size + GUARD_LENGTH);
-	ASAN_POISON_MEMORY_REGION(pointer + size, GUARD_LENGTH);
-	return pointer;
-}
-
-char *
-__wrap_pstrdup(const char *string)
-{
-	size_t		size = strlen(string) + 1;
-
-	return memcpy(__wrap_palloc(size), string, size);
-}
-
-void
-__wrap_pfree(void *pointer)
-{
-	/* freed memory can be given out in other pieces, up to the next one */
-	ASAN_UNPOISON_MEMORY_REGION(pointer, GetMemoryChunkSpace(pointer));
-	__real_pfree(pointer);
-}
-
-char *
-__wrap_text_to_cstring(const text *t)
-{
-	return __wrap_pstrdup(__real_text_to_cstring(t));
 }
 
 /* Call a function as SQL does.  Any error must be about the arguments. */
@@ -200,7 +117,6 @@ call(Function function, int num_args, const NullableDatum *args)
 		outcome.sqlstate = error->sqlerrcode;
 		outcome.detail = error->detail;
 		if (error->sqlerrcode != ERRCODE_INVALID_PARAMETER_VALUE &&
-			error->sqlerrcode != ERRCODE_INVALID_TEXT_REPRESENTATION &&
 			error->sqlerrcode != ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE &&
 			error->sqlerrcode != ERRCODE_DATETIME_VALUE_OUT_OF_RANGE)
 			fault("%s: SQLSTATE %s: %s", signatures[function],
@@ -210,19 +126,11 @@ call(Function function, int num_args, const NullableDatum *args)
 	return outcome;
 }
 
-/* Calls of two forms: (bigint or timestamptz, text), and (text, text). */
+/* A call with (bigint or timestamptz, text). */
 static Outcome
 call_int(Function function, int64 value, Datum text)
 {
 	NullableDatum args[] = {{Int64GetDatum(value), false}, {text, false}};
-
-	return call(function, 2, args);
-}
-
-static Outcome
-call_text(Function function, Datum first, Datum second)
-{
-	NullableDatum args[] = {{first, false}, {second, false}};
 
 	return call(function, 2, args);
 }
@@ -350,7 +258,6 @@ check_id(const Layout *layout, Datum layout_text, int64 id)
 
 	instant = DatumGetTimestampTz(args[FIELD_TIME].value);
 	first = id - id % (INT64CONST(1) << layout->shift[FIELD_TIME]);
-	expect(FROM_TIMESTAMP, instant, layout_text, first);
 	expect(FIRST_FROM, instant, layout_text, first);
 	expect(LAST_BEFORE, instant, layout_text, first - 1);
 	check_instant_text(instant);
@@ -364,22 +271,12 @@ check_instant(const Layout *layout, Datum layout_text, TimestampTz instant)
 	int			shift = layout->shift[FIELD_TIME];
 
 	if (instant < layout->epoch)
-	{
-		expect_error(FROM_TIMESTAMP,
-					 call_int(FROM_TIMESTAMP, instant, layout_text),
-					 ERRCODE_DATETIME_VALUE_OUT_OF_RANGE);
 		expect(FIRST_FROM, instant, layout_text, 0);
-	}
 	else if (!IS_VALID_TIMESTAMP(instant) ||
 			 tick > (uint64) layout->last_tick)
-	{
-		expect_error(FROM_TIMESTAMP,
-					 call_int(FROM_TIMESTAMP, instant, layout_text),
-					 ERRCODE_DATETIME_VALUE_OUT_OF_RANGE);
 		expect(LAST_BEFORE, instant, layout_text, LayoutLargestId(layout));
-	}
 	else
-		expect(FROM_TIMESTAMP, instant, layout_text, (int64) tick << shift);
+		expect(FIRST_FROM, instant, layout_text, (int64) tick << shift);
 }
 
 /* Check that what a layout says of itself adds up. */
@@ -500,124 +397,9 @@ check_layout(char *input, size_t length)
 					 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE);
 }
 
-/* An id as text, which must have the width that is promised. */
-static char *
-text_of(int64 id, int encoding)
-{
-	Datum		name = CStringGetTextDatum(encodings[encoding].name);
-	Outcome		outcome = call_int(TO_TEXT, id, name);
-	char	   *code;
-
-	if (outcome.sqlstate != 0)
-		fault("no text of " INT64_FORMAT ": %s", id, outcome.detail);
-	code = TextDatumGetCString(outcome.value);
-	if (strlen(code) != encodings[encoding].width)
-		fault("\"%s\" for " INT64_FORMAT " in %s", code, id,
-			  encodings[encoding].name);
-	outcome = call_text(FROM_TEXT, outcome.value, name);
-	if (outcome.sqlstate != 0)
-		fault("\"%s\" is not read back: %s", code, outcome.detail);
-	if (DatumGetInt64(outcome.value) != id)
-		fault("\"%s\" for " INT64_FORMAT " is read back as " INT64_FORMAT,
-			  code, id, DatumGetInt64(outcome.value));
-	return code;
-}
-
-/*
- * Check a text that was read: it must equal what to_text() writes, once its
- * case is changed, ignored characters are removed, and zeros are put before
- * it.
- */
-static void
-check_code(const char *code, int64 id, int encoding)
-{
-	size_t		width = encodings[encoding].width;
-	char	   *normal = palloc(width + 1);
-	char	   *place = normal + width;
-
-	*place = '\0';
-	for (const char *c = code + strlen(code); c-- > code;)
-	{
-		char		digit = *c;
-
-		if (encodings[encoding].to_case != NULL)
-			digit = encodings[encoding].to_case((unsigned char) digit);
-		if (strcmp(encodings[encoding].name, "base32") == 0)
-		{
-			if (digit == '-')
-				continue;
-			if (digit == 'O')
-				digit = '0';
-			else if (digit == 'I' || digit == 'L')
-				digit = '1';
-		}
-		if (place == normal)
-			fault("\"%s\" is read in %s, and too long", code,
-				  encodings[encoding].name);
-		*--place = digit;
-	}
-	while (place > normal)
-		*--place = encodings[encoding].zero;
-	if (id < 0 || strcmp(normal, text_of(id, encoding)) != 0)
-		fault("\"%s\" is read in %s as " INT64_FORMAT ", which is \"%s\"", code,
-			  encodings[encoding].name, id, text_of(id, encoding));
-}
-
-static void
-check_text(char *input, size_t length)
-{
-	bool		valid = pg_verifymbstr(input, (int) length, true);
-	int64		ids[2] = {0};
-	Outcome		outcome;
-
-	/* the bytes of the input as two ids */
-	memcpy(ids, input, Min(length, sizeof(ids)));
-	for (int i = 0; i < lengthof(ids); i++)
-		ids[i] &= PG_INT64_MAX;
-
-	expect_error(TO_TEXT,
-				 call_int(TO_TEXT, -1 - ids[0], CStringGetTextDatum("hex")),
-				 ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE);
-
-	for (int i = 0; i < lengthof(encodings); i++)
-	{
-		Datum		name = CStringGetTextDatum(encodings[i].name);
-		int			order = strcmp(text_of(ids[0], i), text_of(ids[1], i));
-
-		/* all but the encodings of bwmarrin keep the order */
-		if (strstr(encodings[i].name, "bwmarrin") ? (order == 0) != (ids[0] == ids[1]) :
-			order < 0 ? ids[0] >= ids[1] :
-			order > 0 ? ids[0] <= ids[1] : ids[0] != ids[1])
-			fault(INT64_FORMAT " and " INT64_FORMAT " are not in order in %s",
-				  ids[0], ids[1], encodings[i].name);
-		if (!valid)
-			continue;
-		outcome = call_text(FROM_TEXT, CStringGetTextDatum(input), name);
-		if (outcome.sqlstate == 0)
-			check_code(input, DatumGetInt64(outcome.value), i);
-		else if (outcome.sqlstate != ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE)
-			expect_error(FROM_TEXT, outcome,
-						 ERRCODE_INVALID_TEXT_REPRESENTATION);
-	}
-
-	/* the input also serves as the name of an encoding */
-	if (valid)
-	{
-		bool		known = false;
-
-		for (int i = 0; i < lengthof(encodings); i++)
-			known |= pg_strcasecmp(input, encodings[i].name) == 0;
-		outcome = call_int(TO_TEXT, 0, CStringGetTextDatum(input));
-		if (!known)
-			expect_error(TO_TEXT, outcome, ERRCODE_INVALID_PARAMETER_VALUE);
-		else if (outcome.sqlstate != 0)
-			fault("no encoding: %s", outcome.detail);
-	}
-}
-
-static void
-try_input(const uint8 *data, size_t size,
-		  void (*check) (char *input, size_t length))
+/* For libFuzzer: an input fails by aborting. */
+static int
+try_input(const uint8 *data, size_t size)
 {
 	MemoryContext oldcontext;
 
@@ -635,7 +417,7 @@ try_input(const uint8 *data, size_t size,
 
 		memcpy(input, data, length);
 		input[length] = '\0';
-		check(input, length);
+		check_layout(input, length);
 	}
 	PG_CATCH();
 	{
@@ -646,33 +428,18 @@ try_input(const uint8 *data, size_t size,
 
 	MemoryContextSwitchTo(oldcontext);
 	MemoryContextDelete(input_context);
-	input_context = NULL;
-}
-
-static int
-try_layout(const uint8 *data, size_t size)
-{
-	try_input(data, size, check_layout);
 	return 0;
 }
 
-static int
-try_text(const uint8 *data, size_t size)
-{
-	try_input(data, size, check_text);
-	return 0;
-}
-
-/* fuzz(target text, VARIADIC arguments text[]), the arguments of libFuzzer */
+/* fuzz(VARIADIC arguments text[]), the arguments of libFuzzer */
 Datum
 snowflake_fuzz(PG_FUNCTION_ARGS)
 {
-	char	   *target = text_to_cstring(PG_GETARG_TEXT_PP(0));
 	Datum	   *texts;
 	int			argc;
 	char	  **argv;
 
-	deconstruct_array(PG_GETARG_ARRAYTYPE_P(1), TEXTOID, -1, false,
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false,
 					  TYPALIGN_INT, &texts, NULL, &argc);
 	argv = palloc0((argc + 1) * sizeof(char *));
 	for (int i = 0; i < argc; i++)
@@ -692,8 +459,6 @@ snowflake_fuzz(PG_FUNCTION_ARGS)
 	pqsignal(SIGTERM, SIG_DFL);
 
 	/* a fault ends the process */
-	LLVMFuzzerRunDriver(&argc, &argv,
-						strcmp(target, "layout") == 0 ?
-						try_layout : try_text);
+	LLVMFuzzerRunDriver(&argc, &argv, try_input);
 	PG_RETURN_VOID();
 }
