@@ -62,7 +62,7 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void SnowflakeLeaseWorker(Datum main_arg);
 
-/* Our token: made at each start, so that a copy of the server has another. */
+/* Our token, which each process makes up: a copy of the server has another. */
 static char *instance;
 
 /* Our lease, if the worker id is not negative. */
@@ -325,12 +325,14 @@ SnowflakeLeaseWorker(Datum main_arg)
 	if (strcmp(snowflake_version, LIBRARY_VERSION) != 0)
 	{
 		WorkerSetLeaseState(LEASE_REFUSED);
-		ereport(FATAL,
+		ereport(WARNING,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("library of the snowflake lease worker was replaced while the server was running"),
 				 errdetail("It is of version %s, but the server runs version %s.",
 						   LIBRARY_VERSION, snowflake_version),
 				 errhint("Restart the server.")));
+		/* exit code 0 keeps us from being restarted */
+		proc_exit(0);
 	}
 
 	pqsignal(SIGHUP, SignalHandlerForConfigReload);

@@ -37,11 +37,6 @@ AS $$
 	FROM pg_control_system()
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.own_history() FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_registry.own_history() IS
-'for internal use';
-
 CREATE TABLE snowflake_registry.registry (
 	only_row boolean PRIMARY KEY DEFAULT true CHECK (only_row),
 	layout text,
@@ -96,9 +91,6 @@ BEGIN
 	RETURN NEW;
 END
 $$;
-
-COMMENT ON FUNCTION snowflake_registry.keep_settings() IS
-'for internal use';
 
 CREATE TRIGGER keep_settings BEFORE INSERT OR UPDATE OF max_lease, max_clock_lead ON snowflake_registry.registry
 FOR EACH ROW EXECUTE FUNCTION snowflake_registry.keep_settings();
@@ -203,18 +195,11 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.begin_call(interval, boolean) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_registry.begin_call(interval, boolean) IS
-'for internal use';
-
 CREATE FUNCTION snowflake_registry.accept_clock()
 RETURNS void
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS 'UPDATE snowflake_registry.registry SET clock_accepted = clock_timestamp()';
-
-REVOKE EXECUTE ON FUNCTION snowflake_registry.accept_clock() FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.accept_clock() IS
 'accept the present time of the registry''s clock, if it is right although it is more than max_jump ahead of the last grant';
@@ -239,8 +224,6 @@ BEGIN
 	UPDATE snowflake_registry.lease SET instance = NULL;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_registry.revoke_leases() FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.revoke_leases() IS
 'revoke all leases, and start new ones above everything that can have been granted; for use after grants were lost, as when a snapshot was restored';
@@ -284,11 +267,6 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.check_call(timestamptz, interval) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_registry.check_call(timestamptz, interval) IS
-'for internal use';
-
 --
 -- Functions for servers.  They run as the owner of the extension, so that a role
 -- that may call them needs no right to change the tables.
@@ -303,11 +281,6 @@ AS $$
 	SELECT regexp_replace(layout, '( (lane|sequence|tag):[0-9]+)+(?= tick:)', format(' below:%s', sum(bits[1]::integer)))
 	FROM regexp_matches(substring(layout FROM '((?: (?:lane|sequence|tag):[0-9]+)+) tick:'), ':([0-9]+)', 'g') AS bits
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_registry.fields_of_servers(text) FROM PUBLIC;
-
-COMMENT ON FUNCTION snowflake_registry.fields_of_servers(text) IS
-'for internal use';
 
 CREATE FUNCTION snowflake_registry.acquire(holder text, instance uuid, layout text, worker_ids bigint,
 	clock timestamptz, duration interval,
@@ -404,8 +377,6 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.acquire(text, uuid, text, bigint, timestamptz, interval) FROM PUBLIC;
-
 COMMENT ON FUNCTION snowflake_registry.acquire(text, uuid, text, bigint, timestamptz, interval) IS
 'lease a worker id: its holder can make ids whose time is at or after "starts" and before "ends"; no row if none is free';
 
@@ -437,8 +408,6 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.renew(bigint, uuid, timestamptz, timestamptz, interval) FROM PUBLIC;
-
 COMMENT ON FUNCTION snowflake_registry.renew(bigint, uuid, timestamptz, timestamptz, interval) IS
 'extend the lease of a worker id; returns the new end, or NULL if the lease is lost and another one must be acquired';
 
@@ -454,8 +423,6 @@ BEGIN
 	RETURN FOUND;
 END
 $$;
-
-REVOKE EXECUTE ON FUNCTION snowflake_registry.release(bigint, uuid, timestamptz) FROM PUBLIC;
 
 COMMENT ON FUNCTION snowflake_registry.release(bigint, uuid, timestamptz) IS
 'give a lease back; its holder makes no more ids, and has made none at "used" or later; returns false if it had no lease';
@@ -509,8 +476,6 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.reserve(bigint, text) FROM PUBLIC;
-
 COMMENT ON FUNCTION snowflake_registry.reserve(bigint, text) IS
 'set a worker id aside, for a server that is configured by hand for example';
 
@@ -532,7 +497,7 @@ BEGIN
 END
 $$;
 
-REVOKE EXECUTE ON FUNCTION snowflake_registry.unreserve(bigint, timestamptz) FROM PUBLIC;
-
 COMMENT ON FUNCTION snowflake_registry.unreserve(bigint, timestamptz) IS
 'allow a worker id to be leased again, for ids from "used" on; returns false if it was not reserved';
+
+REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA snowflake_registry FROM PUBLIC;

@@ -306,7 +306,7 @@ check_lag(int64 id, uint64 tick)
 {
 	if (me->began <= stepped_at)
 		return;
-	if (LayoutTickInstant(world_layout, tick + 1) >
+	if (LayoutTickToTimeCapped(world_layout, tick + 1) >
 		WALL_AT_REFERENCE_0 + me->began + wall_offset)
 	{
 		lags_at = 0;
@@ -522,7 +522,7 @@ is_in_the_way(void)
 						   2);
 			return setting_max_ahead < 0 || plan.set_mark ||
 				has_other_layout ||
-				LayoutTickInstant(world_layout, tick) > now - 20000 +
+				LayoutTickToTimeCapped(world_layout, tick) > now - 20000 +
 				setting_max_ahead * INT64CONST(1000) / world_layout->tick /
 				2 * world_layout->tick;
 		case ERRCODE_SNOWFLAKE_NO_LEASE:

@@ -657,7 +657,7 @@ WorldRest(void)
 			int64		largest =
 			Max(made_since_start, Max(disk->value, disk->guard.bound));
 			uint64		tick = largest >> world_layout->shift[FIELD_TIME];
-			TimestampTz made = LayoutTickInstant(world_layout, tick);
+			TimestampTz made = LayoutTickToTimeCapped(world_layout, tick);
 
 			if (made != DT_NOEND)
 				furthest = Max(furthest, made);
@@ -682,7 +682,7 @@ WorldMustGiveIds(void)
 	const Disk *disk = &databases[me->database].disk;
 	int64		bound = Max(disk->value, disk->guard.bound);
 	TimestampTz world_ends =
-	LayoutTickInstant(world_layout, world_layout->last_tick);
+	LayoutTickToTimeCapped(world_layout, world_layout->last_tick);
 
 	return at_rest && step > last_step / 10 * 9 && me->began > rested_at &&
 		me->configuration == configuration &&

@@ -15,24 +15,6 @@
 PG_FUNCTION_INFO_V1(snowflake_begin);
 PG_FUNCTION_INFO_V1(snowflake_advance);
 
-/* Open the mark and lock its pages, waiting until others are done with it. */
-static void
-adjust_open_mark(Mark *mark, MarkMode mode)
-{
-	MarkOpenResult result;
-
-	while ((result = LimitOpenMark(mark, mode, true)) != MARK_OPENED)
-	{
-		if (result == MARK_LOCKED)
-			WaitForMark();
-	}
-	if (!MarkLockPages(mark))
-	{
-		MarkClose(mark);
-		MarkReportDamaged();
-	}
-}
-
 /*
  * begin(), the last call in the extension's script: begin with a mark that was
  * just created.  It is put above all ids made since the start of the server,
@@ -45,21 +27,24 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	const Layout *layout;
 	ClockReading reading;
 	Mark		mark;
+	int64		last_tick;
 
 	SharedAttach();
 	reading = ClockPeek(DT_NOBEGIN);
-	WaitBegin();
 	SlotEnter();
-	adjust_open_mark(&mark, MARK_CREATE);
+	/* nobody else can have locked or damaged what is not committed yet */
+	if (MarkOpen(&mark, MARK_CREATE) != MARK_OPENED || !MarkLockPages(&mark))
+		elog(ERROR, "could not write a new mark");
 
 	/* the mark that covers the present limit is gone */
 	SlotForget();
 
 	/* without a layout there are no ids; looking must not fix the layout */
 	layout = SharedLayoutIfFixed();
-	if (layout != NULL && LaneLastTick(layout) > 0)
+	last_tick = layout != NULL ? LaneLastTick(layout) : 0;
+	if (last_tick > 0)
 	{
-		mark.guard.bound = LimitBoundBelow(layout, LaneLastTick(layout) + 1);
+		mark.guard.bound = LayoutLastIdBefore(layout, last_tick + 1);
 		mark.guard.clock = reading.time + reading.set_back;
 		mark.guard.database = MyDatabaseId;
 		mark.guard.system = (int64) GetSystemIdentifier();
@@ -120,9 +105,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	{
 		CHECK_FOR_INTERRUPTS();
 		worker = GeneratorConfigure();
-		if (force)
-			ClockRaiseIds(LayoutTickInstant(layout, tick));
-		reading = WaitForTime(layout);
+		reading = WaitReadClock(layout);
 		ids_tick = LayoutTick(layout, reading.ids);
 		/* a clock past the end must not leave a mark there */
 		if (ids_tick > layout->last_tick)
@@ -139,8 +122,10 @@ snowflake_advance(PG_FUNCTION_ARGS)
 				WaitForMark();
 				break;
 			case LIMIT_IS_FAR:
+				if (found.tick > layout->last_tick)
+					LimitReportExhausted(layout, found.tick);
 				adjust_refuse_advance(layout,
-									  LimitBoundBelow(layout, found.tick));
+									  LayoutLastIdBefore(layout, found.tick));
 				break;
 		}
 	}

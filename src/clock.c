@@ -58,8 +58,8 @@
  * in us.
  */
 #define SMALLEST_LOGGED		100000
-/* Smaller steps forward are believed at once. */
-#define LARGEST_UNDOUBTED	USECS_PER_SEC
+/* Smaller steps forward are believed at once, larger ones are in doubt. */
+#define SMALLEST_DOUBTED	USECS_PER_SEC
 
 /*
  * Between two looks at the wall clock we look at the reference clock.  If the
@@ -205,7 +205,7 @@ clock_is_too_far(int64 jump)
 static bool
 clock_is_doubtful(const ClockState *clock, int64 offset)
 {
-	return offset >= clock->highest + LARGEST_UNDOUBTED;
+	return offset >= clock->highest + SMALLEST_DOUBTED;
 }
 
 /* Note a doubtful offset.  Returns whether it can be believed now. */
@@ -215,7 +215,7 @@ clock_watch(ClockState *clock, int64 offset, int64 reference)
 	int64		gap = reference - clock->seen_at;
 
 	/* what was seen of a later time proves nothing about an earlier one */
-	if (!clock->doubted || offset <= clock->lowest - LARGEST_UNDOUBTED)
+	if (!clock->doubted || offset <= clock->lowest - SMALLEST_DOUBTED)
 	{
 		clock->doubted = true;
 		clock->doubted_since = reference;
@@ -231,10 +231,10 @@ clock_watch(ClockState *clock, int64 offset, int64 reference)
 
 /* Count a step that was believed, and log it if it matters. */
 static void
-clock_note_step(int64 step, TimestampTz wall)
+clock_note_step(int64 step, TimestampTz time)
 {
 	if (step < 0)
-		StatsAddStepBack(-step, wall);
+		StatsAddStepBack(-step, time);
 	if (llabs(step) >= SMALLEST_LOGGED ||
 		(step < 0 && setting_max_ahead >= 0 &&
 		 -step > setting_max_ahead * INT64CONST(1000)))
@@ -242,7 +242,7 @@ clock_note_step(int64 step, TimestampTz wall)
 				(step > 0 ?
 				 errmsg("clock was stepped forward by %.3f s", step / 1e6) :
 				 errmsg("clock was stepped back by %.3f s", -step / 1e6),
-				 errdetail("It now says %s.", timestamptz_to_str(wall))));
+				 errdetail("It now says %s.", timestamptz_to_str(time))));
 }
 
 static TimestampTz
@@ -407,6 +407,9 @@ ClockPeek(TimestampTz ids)
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	clock = shared->clock;
 	LWLockRelease(&shared->lock);
+	/* where atomics have locks, somebody may have locked it to read it */
+	pg_atomic_init_u64(&clock.pace,
+					   pg_atomic_read_u64(&shared->clock.pace));
 	if (!clock.noted)
 		clock_note_offset(&clock, clock_read_checkpoint());
 	if (ids != DT_NOBEGIN)
@@ -428,12 +431,10 @@ ClockCheck(const ClockReading *reading)
 				(StatsErrcode(ERRCODE_SNOWFLAKE_CLOCK_REFUSED),
 				 errmsg("clock jumped too far ahead for snowflake ids"),
 				 errdetail("The clock says %s, but it should be %s. \"snowflake.max_jump\" is %d s.",
-		/* timestamptz_to_str() has one buffer for all of its results */
-						   pstrdup(timestamptz_to_str(reading->wall)),
-						   pstrdup(timestamptz_to_str(reading->wall -
-													  reading->jump)),
+						   TIME_TEXT(reading->wall),
+						   TIME_TEXT(reading->wall - reading->jump),
 						   setting_max_jump),
-				 errhint("Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.")));
+				 errhint(HINT_CLOCK_REFUSED)));
 }
 
 void
@@ -445,5 +446,5 @@ ClockReportExhausted(const Layout *layout)
 			 errdetail("The last tick of the layout \"%s\" begins at %s.",
 					   LayoutToText(layout),
 					   timestamptz_to_str(LayoutLastInstant(layout))),
-			 errhint("Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server.")));
+			 errhint(HINT_CLOCK_EXHAUSTED)));
 }

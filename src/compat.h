@@ -85,25 +85,27 @@ compat_standbys_are_named(void)
 }
 
 /* The record of a setting, or NULL; 16 exported the function for that. */
+#if PG_VERSION_NUM >= 160000
+#define compat_find_setting(name) find_option(name, false, true, DEBUG5)
+#else
+static inline int
+compat_compare_name(const void *name, const void *setting)
+{
+	struct config_generic *const *record = setting;
+
+	return pg_strcasecmp(name, (*record)->name);
+}
+
 static inline struct config_generic *
 compat_find_setting(const char *name)
 {
-#if PG_VERSION_NUM >= 160000
-	return find_option(name, false, true, DEBUG5);
-#else
-	struct config_generic **settings = get_guc_variables();
-	int			num_settings = GetNumConfigOptions();
+	struct config_generic **found =
+	bsearch(name, get_guc_variables(), GetNumConfigOptions(),
+			sizeof(struct config_generic *), compat_compare_name);
 
-	for (int i = 0; i < num_settings; i++)
-	{
-		/* most of the hundreds of settings differ in the first letter */
-		if (pg_tolower((unsigned char) settings[i]->name[0]) == name[0] &&
-			pg_strcasecmp(settings[i]->name, name) == 0)
-			return settings[i];
-	}
-	return NULL;
-#endif
+	return found != NULL ? *found : NULL;
 }
+#endif
 
 /* The file of a relation; 16 renamed everything about it. */
 #if PG_VERSION_NUM >= 160000

@@ -168,18 +168,15 @@ static int64
 decode_instant_to_tick(const Layout *layout, TimestampTz instant)
 {
 	int64		tick = LayoutTick(layout, instant);
-	TimestampTz last = LayoutLastInstant(layout);
 
 	if (tick < 0 || tick > layout->last_tick)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
 				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
 						timestamptz_to_str(instant)),
-		/* timestamptz_to_str() has one buffer for all of its results */
 				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
-						   LayoutToText(layout),
-						   pstrdup(timestamptz_to_str(layout->epoch)),
-						   pstrdup(timestamptz_to_str(last)))));
+						   LayoutToText(layout), TIME_TEXT(layout->epoch),
+						   TIME_TEXT(LayoutLastInstant(layout)))));
 	return tick;
 }
 
@@ -225,8 +222,7 @@ decode_last_before(const Layout *layout, TimestampTz instant)
 {
 	int64		tick = LayoutTick(layout, instant);
 
-	return tick > layout->last_tick ? LayoutLargestId(layout) :
-		LayoutPut(layout, FIELD_TIME, Max(tick, 0)) - 1;
+	return LayoutLastIdBefore(layout, Max(tick, 0));
 }
 
 /* last_before(instant timestamptz [, layout text]) */

@@ -3,7 +3,7 @@
  * generator.c
  *	  Makes a session's ids.
  *
- * All words of the core, 47 of them, by the file that explains them:
+ * The words of the core, by the file that explains them:
  *
  * layout.c		epoch			start of tick 0
  *				tick			unit of the time in ids, 1 ms by default
@@ -13,7 +13,7 @@
  *				datacenter id
  *				timeline		tells a standby from its old primary
  *				tag				what a caller wants an id to carry
- * shared.c		layout in force	fixed by the first id after a start
+ * shared.c		layout in force	fixed by the first call that needs it
  *				slot			what the server keeps of a database
  * lane.c		word			tick and sequence of a lane's last id
  *				window			tick of a lane that a session takes ids from
@@ -35,7 +35,7 @@
  *				reason			why the limit is moved
  * clock.c		wall clock		may be stepped at any time
  *				reference clock	nobody can set it
- *				offset			of the one to the other
+ *				offset			wall clock minus reference clock
  *				believed		offset, or time, that ids may follow
  *				highest			offset believed so far
  *				doubt			about an offset that is higher by a second
@@ -104,8 +104,9 @@
 /* The ticks that a call may use, and what they follow from. */
 typedef struct TickRange
 {
-	ClockReading reading;		/* whole only if the call has looked, */
-	bool		has_looked;		/* rather than read the wall clock */
+	/* whole only if the call has looked, rather than read the wall clock */
+	ClockReading reading;
+	bool		has_looked;
 	int64		wall_tick;
 	int64		first_ids_tick; /* of the id clock, when the call began */
 	bool		is_beyond_lease;	/* the id clock; ids go by the believed */
@@ -133,19 +134,21 @@ static struct
 /* Where the session's next ids come from. */
 static struct
 {
-	Window		lane;
+	Window		window;
 	/* usable while the clock is in this tick, in PostgreSQL's microseconds */
 	TimestampTz clock_start;
 	uint64		clock_length;	/* 0: no window is open */
 	int64		limit;			/* of the database, when it was opened */
 	int64		id_bits;		/* server bits and lane, in place */
 	int64		ahead;			/* see TickRange */
-}			window;
+}			current;
 
 static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet */
 static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
-static TimestampTz served_at = 0;	/* when a window was last opened */
+
+/* when a window was opened, or the wait for one went on, last */
+static TimestampTz served_at = 0;
 static int64 claimed_tick = 0;	/* that was above the ceiling */
 
 /* Log what kind of ids this server makes, once after each start. */
@@ -205,7 +208,7 @@ generator_configure(void)
 	config.sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
 	config.worker = worker;
 	config.reloaded_at = reloaded_at;
-	window.clock_length = 0;
+	current.clock_length = 0;
 }
 
 static inline bool
@@ -237,7 +240,7 @@ generator_find_range(TimestampTz now, bool look, TickRange *range)
 		range->wall_tick < range->floor || shared->clock.doubted;
 	if (range->has_looked)
 	{
-		*reading = WaitForTime(layout);
+		*reading = WaitReadClock(layout);
 		range->wall_tick = LayoutTick(layout, reading->wall);
 	}
 	else
@@ -246,7 +249,7 @@ generator_find_range(TimestampTz now, bool look, TickRange *range)
 		reading->ids = ClockIds(now);
 	}
 	range->is_beyond_lease =
-		LimitIsBeyondLease(layout, range->lease_end, reading);
+		LimitFollowLease(layout, range->lease_end, reading);
 	ids_tick = LayoutTick(layout, reading->ids);
 
 	/*
@@ -314,29 +317,29 @@ generator_make_room(const TickRange *range, int64 tick)
 /* The next ids come from this tick, on a lane that is at lane_tick. */
 static void
 generator_set_window(const TickRange *range, int lane, int64 lane_tick,
-					 int64 tick, bool block)
+					 int64 tick, bool is_block)
 {
 	const Layout *layout = &config.layout;
 
 	/* invariant 5, and the lease */
 	Assert(tick >= range->floor && tick >= config.worker.lease_start &&
 		   tick < range->end);
-	window.ahead = range->ahead;
-	window.limit = range->limit;
-	window.lane.changes = config.worker.changes;
-	window.lane.word = &shared->lanes[lane].word;
-	window.lane.first = (uint64) tick << layout->bits[FIELD_SEQUENCE];
-	window.lane.initial = window.lane.first;
-	window.lane.last = window.lane.first | config.sequence_mask;
+	current.ahead = range->ahead;
+	current.limit = range->limit;
+	current.window.changes = config.worker.changes;
+	current.window.word = &shared->lanes[lane].word;
+	current.window.first = (uint64) tick << layout->bits[FIELD_SEQUENCE];
+	current.window.initial = current.window.first;
+	current.window.last = current.window.first | config.sequence_mask;
 	/* a lane that is ahead is used up in each tick */
 	if (setting_sequence_start == SEQUENCE_START_RANDOM &&
-		lane_tick <= range->from && !block)
-		window.lane.initial |= pg_prng_uint64(&pg_global_prng_state) &
+		lane_tick <= range->from && !is_block)
+		current.window.initial |= pg_prng_uint64(&pg_global_prng_state) &
 			(config.sequence_mask >> 1);
-	window.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
-	window.clock_start = LayoutTickToTime(layout, range->wall_tick);
+	current.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
+	current.clock_start = LayoutTickToTime(layout, range->wall_tick);
 	if (!range->is_overtaken && tick <= range->ceiling)
-		window.clock_length = layout->tick;
+		current.clock_length = layout->tick;
 }
 
 /*
@@ -344,11 +347,11 @@ generator_set_window(const TickRange *range, int lane, int64 lane_tick,
  * It can be above the ceiling; then the window is closed after the first take.
  */
 static int64
-generator_open_window(TimestampTz now, bool block)
+generator_open_window(TimestampTz now, bool is_block)
 {
 	const Layout *layout = &config.layout;
 
-	/* before the first one, the tick is 0 */
+	/* before the session is configured, its tick is 0, and this false */
 	bool		again = LayoutSpan(served_at, now) < 2 * layout->tick;
 	bool		look = false;
 	bool		tried = false;
@@ -358,7 +361,7 @@ generator_open_window(TimestampTz now, bool block)
 	int64		tick;
 	FoundMark	found;
 
-	window.clock_length = 0;
+	current.clock_length = 0;
 	served_at = now;
 	StatsFoldNowAndThen(now);
 
@@ -406,14 +409,14 @@ generator_open_window(TimestampTz now, bool block)
 		else if (tick < range.end && claimed_tick <= range.ceiling &&
 				 WaitWouldDo(layout, tick, range.ahead, &range.reading))
 			break;
-		/* if the last tick that a slow flush reserved is full, start over */
+		/* the last tick of the limit is full: go by the clock of now */
 		else if (range.is_overtaken)
 			range.first_ids_tick = PG_INT64_MAX;
 		else
 			generator_make_room(&range, tick);
 	}
 
-	generator_set_window(&range, lane, lane_tick, tick, block);
+	generator_set_window(&range, lane, lane_tick, tick, is_block);
 	return tick;
 }
 
@@ -422,19 +425,19 @@ static inline int
 generator_take(int count, int64 tag_bits)
 {
 	uint64		before PG_USED_FOR_ASSERTS_ONLY = last_word;
-	int			taken = LaneTake(&window.lane, count, &last_word);
+	int			taken = LaneTake(&current.window, count, &last_word);
 
 	if (likely(taken > 0))
 	{
 		/* invariants 2 and 4 */
 		Assert(last_word > before &&
 			   last_word >> config.layout.bits[FIELD_SEQUENCE] <
-			   (uint64) window.limit);
+			   (uint64) current.limit);
 		last_id = LayoutPut(&config.layout, FIELD_TIME,
 							last_word >> config.layout.bits[FIELD_SEQUENCE]) |
 			LayoutPut(&config.layout, FIELD_SEQUENCE,
 					  last_word & config.sequence_mask) |
-			window.id_bits | tag_bits;
+			current.id_bits | tag_bits;
 		stats_ids += taken;
 	}
 	return taken;
@@ -445,23 +448,34 @@ generator_take(int count, int64 tag_bits)
  * inline, because then most ids would save registers that they do not need.
  */
 static pg_noinline int
-generator_take_slowly(TimestampTz now, int count, bool block, int64 tag_bits)
+generator_take_slowly(TimestampTz now, int count, bool is_block,
+					  int64 tag_bits)
 {
-	for (;; now = GetCurrentTimestamp())
-	{
-		int64		tick = generator_open_window(now, block);
-		int			taken = generator_take(count, tag_bits);
+	int64		before = last_id;
+	int64		tick;
+	int64		claimed;
+	int			taken;
 
-		if (taken == 0)
-			continue;
-		if (window.clock_length == 0)
-			claimed_tick = tick;
-		while (window.clock_length == 0 &&
-			   !WaitForClock(&config.layout, &config.worker, tick,
-							 window.ahead, NULL))
-			served_at = GetCurrentTimestamp();
-		return taken;
+	for (;;)
+	{
+		tick = generator_open_window(now, is_block);
+		taken = generator_take(count, tag_bits);
+		if (taken > 0)
+			break;
+		now = GetCurrentTimestamp();
 	}
+	if (current.clock_length > 0)
+		return taken;
+
+	/* until the wait is over, no call has returned the id */
+	claimed_tick = tick;
+	claimed = last_id;
+	last_id = before;
+	while (!WaitForClock(&config.layout, &config.worker, tick, current.ahead,
+						 NULL))
+		served_at = GetCurrentTimestamp();
+	last_id = claimed;
+	return taken;
 }
 
 /* Make an id.  The tag, if the layout has one, is shifted into its place. */
@@ -471,8 +485,8 @@ GeneratorNext(int64 tag_bits)
 	TimestampTz now = GetCurrentTimestamp();
 
 	/* one comparison checks both ends of the clock's tick */
-	if (likely(LayoutSpan(window.clock_start, now) < window.clock_length) &&
-		likely(window.limit == pg_atomic_read_u64(&my_slot->limit)) &&
+	if (likely(LayoutSpan(current.clock_start, now) < current.clock_length) &&
+		likely(current.limit == pg_atomic_read_u64(&my_slot->limit)) &&
 		likely(config.reloaded_at == PgReloadTime) &&
 		likely(generator_take(1, tag_bits) > 0))
 		return last_id;
@@ -529,7 +543,7 @@ GeneratorReserve(int count, int64 *first, int64 *last)
 	int			taken = generator_take_slowly(now, count, true, 0);
 
 	/* the next single id is to begin at a random sequence */
-	window.clock_length = 0;
+	current.clock_length = 0;
 	*last = last_id;
 	*first = last_id - taken + 1;
 	return taken;

@@ -95,6 +95,14 @@ LayoutLargestId(const Layout *layout)
 	return (layout->last_tick << shift) | ((INT64CONST(1) << shift) - 1);
 }
 
+/* The largest id before a tick; -1 if there is none. */
+static inline int64
+LayoutLastIdBefore(const Layout *layout, int64 tick)
+{
+	return tick > layout->last_tick ? LayoutLargestId(layout) :
+		(tick << layout->shift[FIELD_TIME]) - 1;
+}
+
 /* Microseconds from one instant to a later one, which may not fit an int64. */
 static inline uint64
 LayoutSpan(TimestampTz from, TimestampTz to)
@@ -110,9 +118,9 @@ LayoutTickToTime(const Layout *layout, int64 tick)
 						  (uint64) tick * (uint64) layout->tick);
 }
 
-/* The same, but a tick after the last one counts as the last one. */
+/* The start of a tick or, if that is after the last one, of the last one. */
 static inline TimestampTz
-LayoutTickInstant(const Layout *layout, int64 tick)
+LayoutTickToTimeCapped(const Layout *layout, int64 tick)
 {
 	return LayoutTickToTime(layout, Min(tick, layout->last_tick));
 }

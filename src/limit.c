@@ -24,11 +24,11 @@
  *
  * "reserved" is the limit for which this server wrote the pages last, 0 after
  * a start, or after the slot was cleared.  If that move was canceled, the next
- * one goes on from its floor.  A bound that does not belong to it was written
- * before the start, or came with a template: ids begin above it, and the id
- * clock goes on from what it was at that time.  It does not go on from the
- * bound, which is ahead of that by a reservation and more: restarts in a row
- * would carry it ahead.
+ * one goes on from its floor.  A bound that does not belong to "reserved" was
+ * written before the start, or came with a template: ids begin above it, and
+ * the id clock goes on from the clock that the guard has.  It does not go on
+ * from the bound, which is ahead of that by a reservation and more: restarts
+ * in a row would carry it ahead.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
  * of the limit on.  If it, or a bound, is too far ahead of the id clock, the
@@ -62,20 +62,26 @@
 static int64 limit_own = 0;
 static TimestampTz limit_own_reload = 0;
 
-/* The bound to write for a limit at this tick: the largest id before it. */
-int64
-LimitBoundBelow(const Layout *layout, int64 tick)
-{
-	if (tick > layout->last_tick)
-		return LayoutLargestId(layout);
-	return (tick << layout->shift[FIELD_TIME]) - 1;
-}
-
 /* The first tick whose ids are all above an id; 0 if there is none. */
 static int64
 limit_first_tick_above(const Layout *layout, int64 id)
 {
 	return id == 0 ? 0 : (id >> layout->shift[FIELD_TIME]) + 1;
+}
+
+/*
+ * Whether the lease does not go as far as the id clock.  Then ids go by the
+ * believed clock instead, as the reading says from now on.  They may go back,
+ * but not below the floor.
+ */
+bool
+LimitFollowLease(const Layout *layout, int64 lease_end, ClockReading *reading)
+{
+	bool		is_beyond = LayoutTick(layout, reading->ids) >= lease_end;
+
+	if (is_beyond)
+		reading->ids = reading->time;
+	return is_beyond;
 }
 
 /* By how many ticks the limit is moved. */
@@ -128,8 +134,9 @@ LimitHalfUsed(const Layout *layout, int64 tick)
 
 /*
  * The last tick that SQL may set the mark to, or advance ids to: the later of
- * that of the last id, unless somebody waits for that, and, unless max_ahead
- * is -1, half of it ahead of the id clock.  Without this, one database could
+ * the tick that is half of max_ahead after the id clock, and the tick of the
+ * last id, but at most max_ahead after the id clock.  If max_ahead is -1, no
+ * tick after the id clock is half of it.  Without this, one database could
  * carry the others along.
  */
 int64
@@ -151,7 +158,7 @@ limit_has_written(const Layout *layout, const DatabaseSlot *slot,
 				  const Guard *guard)
 {
 	return slot->reserved != 0 &&
-		guard->bound == LimitBoundBelow(layout, slot->reserved) &&
+		guard->bound == LayoutLastIdBefore(layout, slot->reserved) &&
 		guard->database == MyDatabaseId;
 }
 
@@ -215,7 +222,8 @@ LimitFind(const Layout *layout, const Mark *mark, bool has_written,
 
 /*
  * Read the mark, if that can be done now, and whether this server has written
- * what it holds.  "slot" is that of our database, or one that it can take.
+ * what it holds.  "slot" is that of our database, or one that it can take; it
+ * may change meanwhile, so this is for status only.
  */
 bool
 LimitPeek(const Layout *layout, const DatabaseSlot *slot, Mark *mark,
@@ -245,7 +253,7 @@ LimitReportExhausted(const Layout *layout, int64 tick)
 			(StatsErrcode(ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED),
 			 errmsg("snowflake layout has no tick left above the mark"),
 			 errdetail("At least the ids up to " INT64_FORMAT " are taken in this database, and the largest id of the layout \"%s\" is " INT64_FORMAT ".",
-					   LimitBoundBelow(layout, tick),
+					   LayoutLastIdBefore(layout, tick),
 					   LayoutToText(layout), LayoutLargestId(layout)),
 			 errhint("%s", HINT_FAR_MARK)));
 }
@@ -255,16 +263,16 @@ LimitReportExhausted(const Layout *layout, int64 tick)
  * it, sleep until that is done: the lock would wake one session at a time, but
  * the condition variable wakes all of them.
  */
-MarkOpenResult
-LimitOpenMark(Mark *mark, MarkMode mode, bool must)
+static MarkOpenResult
+limit_open_mark(Mark *mark, bool must)
 {
 	MarkOpenResult result;
 
 	if (!must)
-		return MarkOpen(mark, mode);
+		return MarkOpen(mark, MARK_WRITE);
 
 	ConditionVariablePrepareToSleep(&shared->limit_moved);
-	result = MarkOpen(mark, mode);
+	result = MarkOpen(mark, MARK_WRITE);
 	if (result == MARK_BUSY)
 		ConditionVariableTimedSleep(&shared->limit_moved, SLEEP_FOR_LIMIT,
 									compat_wait_event(WAIT_MARK));
@@ -317,7 +325,7 @@ limit_raise(int64 limit)
 {
 	uint64		standbys = MarkStandbys();
 
-	if (!MarkKnowsSettings() &&
+	if (!MarkKnowsStandbys() &&
 		standbys != pg_atomic_read_u64(&my_slot->standbys))
 		standbys = 0;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
@@ -335,8 +343,8 @@ limit_raise(int64 limit)
 
 /*
  * Move the limit, having opened the mark.  Others may have moved it meanwhile,
- * so look at everything again but the clock: a time that is a bit old only
- * makes the move shorter.
+ * so look at everything again but the wall clock: a time that is a bit old
+ * only makes the move shorter.
  */
 static LimitResult
 limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
@@ -371,6 +379,14 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 		MarkUnlockPages(mark);
 		return LIMIT_IS_FAR;
 	}
+	/* nothing is refused any more */
+	if (reason == LIMIT_FORCE)
+	{
+		TimestampTz forced = LayoutTickToTimeCapped(layout, tick);
+
+		ClockRaiseIds(forced);
+		ids = Max(ids, forced);
+	}
 	report->was_lowered = mark->value < mark->guard.bound;
 	report->system = mark->guard.system;
 	ids_tick = LayoutTick(layout, ids);
@@ -386,9 +402,9 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 
 	limit = tick + LimitReservation(layout) + 1;
 	Assert(limit >= my_slot->reserved &&
-		   LimitBoundBelow(layout, limit) >= mark->guard.bound);
+		   LayoutLastIdBefore(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
-	mark->guard.bound = LimitBoundBelow(layout, limit);
+	mark->guard.bound = LayoutLastIdBefore(layout, limit);
 	mark->guard.clock = Max(mark->guard.clock, Max(paced, ids));
 	mark->guard.database = MyDatabaseId;
 	mark->guard.system = (int64) GetSystemIdentifier();
@@ -418,7 +434,7 @@ LimitMove(const Layout *layout, const Worker *worker, int64 tick,
 	MarkOpenResult opened;
 	LimitResult result;
 
-	opened = LimitOpenMark(&mark, MARK_WRITE, reason != LIMIT_EARLY);
+	opened = limit_open_mark(&mark, reason != LIMIT_EARLY);
 	if (opened != MARK_OPENED)
 		return opened == MARK_BUSY ? LIMIT_LOOK_AGAIN : LIMIT_LOCKED;
 	result = limit_move(&mark, layout, worker, tick, reason, reading, found,

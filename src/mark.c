@@ -323,6 +323,9 @@ MarkOpen(Mark *mark, MarkMode mode)
 {
 	MarkOpenResult result;
 
+	/* what the session found earlier may be gone */
+	int			tries = OidIsValid(mark_guard_oid) ? 2 : 1;
+
 	mark->mode = mode;
 	mark->lockmode = mode >= MARK_WRITE ? RowExclusiveLock : AccessShareLock;
 	mark->xlog = NULL;
@@ -339,7 +342,7 @@ MarkOpen(Mark *mark, MarkMode mode)
 					 errmsg("snowflake mark does not exist"),
 					 errdetail("The extension must have the sequence \"snowflake_internal.mark\" and the materialized view \"snowflake_internal.guard\"."),
 					 mark_errhint_create_again()));
-	} while (result == MARK_MISSING && mode != MARK_PEEK);
+	} while (result == MARK_MISSING && (mode != MARK_PEEK || --tries > 0));
 	if (result != MARK_OPENED || mode < MARK_WRITE)
 		return result;
 
@@ -494,12 +497,12 @@ MarkWritePages(Mark *mark)
 }
 
 /*
- * Whether what this process knows of the settings is what the configuration
- * says.  Only a session is told of a reload for certain, and is told to stop
- * relying on what it has read before.
+ * Whether this process knows the setting that names synchronous standbys as
+ * it is now.  A parallel worker may not: it takes its leader's settings, and
+ * is told of no reload.
  */
 bool
-MarkKnowsSettings(void)
+MarkKnowsStandbys(void)
 {
 	return MyBackendType == B_BACKEND && !ConfigReloadPending;
 }
@@ -514,7 +517,7 @@ mark_has_standbys(void)
 	if (max_wal_senders == 0 || !IsUnderPostmaster)
 		return false;
 	return compat_standbys_are_named() ||
-		(MarkKnowsSettings() && SyncRepStandbyNames[0] != '\0');
+		(MarkKnowsStandbys() && SyncRepStandbyNames[0] != '\0');
 }
 
 /*

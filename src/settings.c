@@ -21,8 +21,8 @@
  *		came from the server's configuration, or from nowhere, and was valid.
  *
  * A parallel worker loads the library before it takes over its leader's
- * values, if the leader has loaded it.  A built-in value that then replaces
- * one of the configuration is one that the leader must not use, either.
+ * values, if the leader has loaded it.  If a built-in value of the leader then
+ * replaces one of the configuration, the worker makes no ids, as the leader.
  *
  *-------------------------------------------------------------------------
  */
@@ -98,7 +98,8 @@ settings_assign_layout(const char *newval, void *extra)
 
 /*
  * Define the settings of the lease worker.  If the library is not preloaded,
- * nobody needs them, and they would make sessions slower to begin.
+ * nobody needs them, and they would make sessions slower to begin: PostgreSQL
+ * 15 sorts all settings whenever one is defined.
  */
 static void
 settings_define_lease(void)
@@ -119,7 +120,7 @@ settings_define_lease(void)
 								   NULL, NULL, NULL);
 }
 
-/* The settings that are numbers, up to INT_MAX. */
+/* The settings that are numbers without a largest one. */
 static const struct
 {
 	const char *name;
@@ -247,9 +248,9 @@ SettingsProblem(void)
 		};
 		return &problem;
 	}
-	for (int i = 0;
-		 !preloaded && IsParallelWorker() && i < lengthof(server_settings);
-		 i++)
+	if (preloaded || !IsParallelWorker())
+		return NULL;
+	for (int i = 0; i < lengthof(server_settings); i++)
 	{
 		if (found_sources[i] == PGC_S_DEFAULT ||
 			compat_find_setting(server_settings[i])->source != PGC_S_DEFAULT)

@@ -16,10 +16,11 @@
  * slot of the one before: each session compares it with the pages first, see
  * LimitEnter().
  *
- * Note about locking issues: one LWLock guards everything that is not an
- * atomic.  It is held for a few instructions at a time, never while waiting,
- * and taken last: after heavyweight locks and after the content locks of
- * buffers.
+ * Note about locking issues: one LWLock guards everything that is neither an
+ * atomic nor guarded by content locks, see limit.c; a few flags are also read
+ * without it.  It is held for a few instructions at a time, never while
+ * waiting, and taken last: after heavyweight locks and after the content locks
+ * of buffers.
  *
  *-------------------------------------------------------------------------
  */
@@ -186,7 +187,6 @@ static void
 shared_fix_layout(void)
 {
 	bool		usable = SettingsLayoutIsUsable();
-	bool		fixed;
 
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if (!shared->layout_fixed && usable)
@@ -196,11 +196,7 @@ shared_fix_layout(void)
 		pg_write_barrier();
 		shared->layout_fixed = true;
 	}
-	fixed = shared->layout_fixed;
 	LWLockRelease(&shared->lock);
-
-	if (!fixed)
-		SettingsCheckUsable();
 }
 
 /* The layout in force, or NULL if nothing has fixed it since the start. */
@@ -215,8 +211,8 @@ SharedLayoutIfFixed(void)
 }
 
 /*
- * The layout for calls that make ids.  The first of them after the start of
- * the server fixes it, because the words of lanes depend on it.
+ * The layout for calls that make ids, and for leases.  The first of them after
+ * the start of the server fixes it, as the words of lanes depend on it.
  */
 const Layout *
 SharedLayout(void)

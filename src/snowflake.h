@@ -12,18 +12,19 @@
 #include "access/tupdesc.h"
 #include "access/xlogdefs.h"
 #include "fmgr.h"
-#include "miscadmin.h"
 #include "port/atomics.h"
 #include "storage/buf.h"
 #include "storage/condition_variable.h"
 #include "storage/latch.h"
 #include "storage/lock.h"
-#include "storage/lwlock.h"
 #include "utils/relcache.h"
 #include "utils/timestamp.h"
 
 #include "compat.h"
 #include "layout.h"
+
+/* timestamptz_to_str() has one buffer for all of its results. */
+#define TIME_TEXT(instant)	pstrdup(timestamptz_to_str(instant))
 
 /*
  * SQLSTATEs of our own.  The SQL standard leaves classes that start with a
@@ -107,7 +108,8 @@ extern void StatsAddStepBack(int64 step, TimestampTz now);
 extern void StatsReset(void);
 
 /*
- * shared.c: the shared memory, in which one lock guards all but atomics
+ * shared.c: the shared memory.  One lock guards all but atomics, "reserved",
+ * and flags that are read without it.
  */
 
 /* The most lanes, however wide the field of the layout is. */
@@ -124,7 +126,6 @@ typedef union Lane
 	char		pad[PG_CACHE_LINE_SIZE];
 } Lane;
 
-/* The note in limit.c says what guards "reserved". */
 typedef struct DatabaseSlot
 {
 	Oid			database;		/* InvalidOid: free */
@@ -134,7 +135,7 @@ typedef struct DatabaseSlot
 	/* synchronous standbys have the mark for it: MarkStandbys(), or 0 */
 	pg_atomic_uint64 standbys;
 	/* the limit for which this server wrote the pages last; 0: none yet */
-	int64		reserved;
+	int64		reserved;		/* guarded by the pages' locks, see limit.c */
 } DatabaseSlot;
 
 /*
@@ -146,7 +147,7 @@ typedef struct ClockState
 	bool		noted;			/* the two offsets of the start are set */
 	bool		started;		/* an offset is believed */
 	bool		doubted;
-	/* the one believed last or, at first, that of the server's start */
+	/* the offset believed last or, at first, that of the server's start */
 	int64		offset;
 	int64		highest;		/* ever believed, or of the start */
 	int64		checkpoint_offset;	/* of the last checkpoint before that */
@@ -178,10 +179,10 @@ typedef enum LeaseState
 typedef struct WorkerLease
 {
 	int64		worker_id;		/* -1: there is none */
-	int64		start;			/* its ids are in ticks from here */
-	pg_atomic_uint64 end;		/* and before this one */
+	int64		start;			/* first tick of its ids */
+	pg_atomic_uint64 end;		/* first tick after its ids */
 	LeaseState	state;
-	struct Latch *latch;		/* of the lease worker, once it was started */
+	Latch	   *latch;			/* of the lease worker, once it was started */
 } WorkerLease;
 
 typedef struct SharedState
@@ -315,8 +316,8 @@ typedef struct ClockReading
 	TimestampTz wall;
 	TimestampTz time;			/* believed */
 	TimestampTz ids;			/* the id clock */
-	bool		refused;		/* the wall clock is, by so much: */
-	int64		jump;
+	bool		refused;		/* the wall clock, for its jump */
+	int64		jump;			/* how far it is ahead of all that is known */
 	int64		doubt;			/* how far it is ahead of "time" */
 	int64		doubted_for;	/* how long ago the doubt began */
 	int64		set_back;		/* how far the id clock would be ahead of
@@ -361,7 +362,7 @@ extern const LeaseWords *WorkerLeaseWords(void);
 extern void WorkerAskForLease(void);
 
 /* for the lease worker, in registry/snowflake_lease.c */
-extern PGDLLEXPORT void WorkerSetLatch(struct Latch *latch);
+extern PGDLLEXPORT void WorkerSetLatch(Latch *latch);
 extern PGDLLEXPORT void WorkerSetLease(int64 worker_id, TimestampTz starts,
 									   TimestampTz ends);
 extern PGDLLEXPORT void WorkerSetLeaseState(LeaseState state);
@@ -422,7 +423,7 @@ extern bool MarkLockPages(Mark *mark);
 extern void MarkUnlockPages(Mark *mark);
 extern XLogRecPtr MarkWritePages(Mark *mark);
 extern bool MarkFlush(XLogRecPtr lsn);
-extern bool MarkKnowsSettings(void);
+extern bool MarkKnowsStandbys(void);
 extern uint64 MarkStandbys(void);
 pg_noreturn extern void MarkReportLocked(void);
 pg_noreturn extern void MarkReportDamaged(void);
@@ -434,11 +435,15 @@ pg_noreturn extern void MarkReportDamaged(void);
 /* What to do if ids are ahead of the clock. */
 #define HINT_GO_ON(setting) \
 	"Wait until the clock has caught up, or raise \"snowflake." setting "\" and reload, so that ids go on above those that have been made."
-/* What to do if the mark is far ahead of it, or leaves no tick. */
+/* What to do if the mark is far ahead of the clock, or leaves no tick. */
 #define HINT_FAR_MARK \
 	"If the sequence \"snowflake_internal.mark\" was set by hand, correct it. If the ids are of another layout, return to that, or choose one whose ids are greater; if none of them is needed, drop the extension and create it again. Else wait until the clock has caught up, or raise \"snowflake.max_ahead\" and reload."
 
-/* What to do if the clock is before the epoch. */
+/* What to do about the clock. */
+#define HINT_CLOCK_REFUSED \
+	"Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next regular restart."
+#define HINT_CLOCK_EXHAUSTED \
+	"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server."
 #define HINT_EPOCH \
 	"The clock is before the epoch of the layout. Set the clock of the server right, or choose a layout with an earlier epoch and restart the server."
 
@@ -454,8 +459,8 @@ typedef enum LimitReason
 {
 	LIMIT_EARLY,				/* half of the reservation is used */
 	LIMIT_REACHED,				/* the tick is at the limit or beyond */
-	LIMIT_ADVANCE,				/* ids are to begin at the tick, */
-	LIMIT_FORCE					/* however far ahead what is found is */
+	LIMIT_ADVANCE,				/* ids are to begin at the tick */
+	LIMIT_FORCE					/* the same, however far ahead that is */
 } LimitReason;
 
 /* A value in the mark's pages that this server has not written. */
@@ -465,22 +470,6 @@ typedef struct FoundMark
 	int64		ahead;			/* how far that can be ahead of the id clock */
 	bool		is_far;			/* it is further ahead */
 } FoundMark;
-
-/*
- * Whether the lease does not go as far as the id clock.  Then ids go by the
- * believed clock instead, as the reading says from now on.  They may go back,
- * but not below the floor.
- */
-static inline bool
-LimitIsBeyondLease(const Layout *layout, int64 lease_end,
-				   ClockReading *reading)
-{
-	bool		is_beyond = LayoutTick(layout, reading->ids) >= lease_end;
-
-	if (is_beyond)
-		reading->ids = reading->time;
-	return is_beyond;
-}
 
 extern bool LimitPeek(const Layout *layout, const DatabaseSlot *slot,
 					  Mark *mark, bool *has_written);
@@ -494,11 +483,11 @@ extern bool LimitHalfUsed(const Layout *layout, int64 tick);
 extern LimitResult LimitMove(const Layout *layout, const Worker *worker,
 							 int64 tick, LimitReason reason,
 							 const ClockReading *reading, FoundMark *found);
-extern MarkOpenResult LimitOpenMark(Mark *mark, MarkMode mode, bool must);
+extern bool LimitFollowLease(const Layout *layout, int64 lease_end,
+							 ClockReading *reading);
 extern int64 LimitReservation(const Layout *layout);
 extern int64 LimitAhead(const Layout *layout);
 extern int64 LimitMaxAdvance(const Layout *layout, int64 ids_tick);
-extern int64 LimitBoundBelow(const Layout *layout, int64 tick);
 extern bool LimitEnter(const Layout *layout);
 
 /*
@@ -511,7 +500,7 @@ extern bool LimitEnter(const Layout *layout);
 #define WAIT_MARK		"SnowflakeMark"
 
 extern void WaitBegin(void);
-extern ClockReading WaitForTime(const Layout *layout);
+extern ClockReading WaitReadClock(const Layout *layout);
 extern void WaitForMark(void);
 extern void WaitForLease(const Worker *worker);
 extern bool WaitForClock(const Layout *layout, const Worker *worker,

@@ -10,7 +10,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/xlog.h"
 #include "utils/builtins.h"
 
@@ -64,18 +63,15 @@ status_of_mark(const Status *status, ClockReading *reading, const char **hint)
 
 	LimitFind(layout, &status->mark, status->has_written, reading->ids,
 			  &found);
-	is_beyond_lease = LimitIsBeyondLease(layout, lease_end, reading);
+	is_beyond_lease = LimitFollowLease(layout, lease_end, reading);
 	ids_tick = LayoutTick(layout, reading->ids);
 	/* a mark that was set counts from the next move of the limit on */
 	if (ids_tick <= layout->last_tick && Max(ids_tick, first) < limit)
-		found = (FoundMark)
-	{
-		0
-	};
+		memset(&found, 0, sizeof(found));
 	first = Max(first, found.tick);
 
 	*hint = ids_tick <= layout->last_tick ? HINT_FAR_MARK :
-		"Set the clock of the server right. If it is right, choose a layout with more bits of time or, if there are no ids yet, a later epoch, and restart the server.";
+		HINT_CLOCK_EXHAUSTED;
 	if (Max(ids_tick, first) > layout->last_tick)
 		return "exhausted";
 
@@ -142,7 +138,7 @@ status_get_state(const Status *status, const char **hint)
 
 	/* a call would let the id clock go on from that of the mark */
 	reading = ClockPeek(guard->bound != 0 ? guard->clock : DT_NOBEGIN);
-	*hint = "Set the clock of the server right. If it is right, raise \"snowflake.max_jump\" and reload. Lower it again after the next restart.";
+	*hint = HINT_CLOCK_REFUSED;
 	if (reading.refused)
 		return "clock refused";
 
@@ -168,7 +164,7 @@ status_add(Row *row, Datum value, bool isnull)
 static void
 status_add_tick(Row *row, const Layout *layout, int64 tick, bool isnull)
 {
-	status_add(row, TimestampTzGetDatum(LayoutTickInstant(layout, tick)),
+	status_add(row, TimestampTzGetDatum(LayoutTickToTimeCapped(layout, tick)),
 			   isnull);
 }
 
@@ -179,7 +175,8 @@ status_add_ahead(Row *row, const Layout *layout, int64 tick, bool isnull)
 	Interval   *ahead = palloc0(sizeof(Interval));
 
 	if (!isnull)
-		ahead->time = LayoutTickInstant(layout, tick) - GetCurrentTimestamp();
+		ahead->time = LayoutTickToTimeCapped(layout, tick) -
+			GetCurrentTimestamp();
 	status_add(row, IntervalPGetDatum(ahead), isnull);
 }
 

@@ -107,7 +107,7 @@ wait_watch(void)
  * old, or the old time cannot be used, the call watches the clock.
  */
 ClockReading
-WaitForTime(const Layout *layout)
+WaitReadClock(const Layout *layout)
 {
 	ClockReading reading;
 
@@ -139,7 +139,7 @@ WaitForLease(const Worker *worker)
 	if (wait_some(0, wait_max(), WAIT_LEASE))
 		return;
 
-	ends = LayoutTickInstant(SharedLayout(), WorkerLeaseEnd(worker));
+	ends = LayoutTickToTimeCapped(SharedLayout(), WorkerLeaseEnd(worker));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_NO_LEASE),
 			 errmsg("server has no lease of a worker id for snowflake ids"),
@@ -156,11 +156,9 @@ wait_report_far(const Layout *layout, const Worker *worker, int64 tick,
 				const FoundMark *found, const ClockReading *reading,
 				TimestampTz awaited)
 {
-	TimestampTz starts = LayoutTickInstant(layout, worker->lease_start);
+	TimestampTz starts = LayoutTickToTimeCapped(layout, worker->lease_start);
 	char	   *wait = psprintf("The time that ids follow is %s, and has to reach %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
-	/* timestamptz_to_str() has one buffer for all of its results */
-								pstrdup(timestamptz_to_str(reading->ids)),
-								pstrdup(timestamptz_to_str(awaited)),
+								TIME_TEXT(reading->ids), TIME_TEXT(awaited),
 								setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
 
 	/* is this mostly because the clock was set back? */
@@ -179,7 +177,7 @@ wait_report_far(const Layout *layout, const Worker *worker, int64 tick,
 				(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
 				 errmsg("snowflake mark is too far ahead of the clock"),
 				 errdetail("Ids up to " INT64_FORMAT " are taken in this database. %s",
-						   LimitBoundBelow(layout, tick), wait),
+						   LayoutLastIdBefore(layout, tick), wait),
 				 errhint("%s", HINT_FAR_MARK)));
 	if (worker->leased && worker->lease_start >= tick)
 		ereport(ERROR,
@@ -276,7 +274,7 @@ WaitForClock(const Layout *layout, const Worker *worker, int64 tick,
 	int64		missing;
 
 	ClockCheck(&reading);
-	(void) LimitIsBeyondLease(layout, WorkerLeaseEnd(worker), &reading);
+	(void) LimitFollowLease(layout, WorkerLeaseEnd(worker), &reading);
 	missing = wait_missing(layout, tick, ahead, &reading);
 	if (missing == 0)
 		return true;

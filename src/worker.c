@@ -90,7 +90,7 @@ const char *
 WorkerUnfit(const Worker *worker, const Layout *layout)
 {
 	if (worker->id > LayoutLargest(layout, FIELD_WORKER))
-		return worker->leased ? "snowflake.registry" : "snowflake.worker_id";
+		return "snowflake.worker_id";
 	if (setting_datacenter_id > LayoutLargest(layout, FIELD_DATACENTER))
 		return "snowflake.datacenter_id";
 	return NULL;
@@ -123,9 +123,9 @@ WorkerLeaseWords(void)
 }
 
 /*
- * The first tick that does not begin before an instant, or any tick after the
- * last one.  If one lease ends at the instant at which another starts, no tick
- * is in both.
+ * The first tick that does not begin before an instant; beyond the last tick
+ * of the layout, it does not matter which.  If one lease ends at the instant
+ * at which another starts, no tick is in both.
  */
 static int64
 worker_first_tick_from(const Layout *layout, TimestampTz instant)

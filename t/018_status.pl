@@ -182,7 +182,8 @@ sql_fails($unusable, 'SELECT snowflake_worker_id(1)', 'F0000', 'so ids are not d
 # a layout whose ids are all less than the mark
 restart_with($unusable, conf => "snowflake.layout = 'js53'");
 is(status_of($unusable, q{state, mark_ahead > '10 years'}), 'exhausted|t', 'the state shows a mark of another layout');
-sql_fails($unusable, 'SELECT snowflake_nextval()', 'SF003', 'and calls fail for that reason');
+sql_fails($unusable, "SELECT $_", 'SF003', "and $_ fails for that reason")
+  foreach 'snowflake_nextval()', 'snowflake_advance(1)', 'snowflake_advance(1, true)';
 $unusable->stop;
 
 # ids of a long tick, most of which are made without looking at anything else

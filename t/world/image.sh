@@ -1,6 +1,6 @@
 #!/bin/bash
 #
-# Test doc/kubernetes.md and packaging/Dockerfile: the image of script/image, unpacked, with a
+# Test doc/kubernetes.md and packaging/Dockerfile: the image of packaging/image, unpacked, with a
 # server that finds the extension in it by only two settings, the SQL tests, and the
 # settings of the manifests; and the steps of Dockerfile.  Runs on each version of
 # PostgreSQL from 18 on, in the directory with the release that has it.
@@ -61,8 +61,8 @@ restart()
 }
 
 # The image, read by a program other than the one that wrote it
-script/image "$work/first.tar" "$bindir/pg_config"
-script/image "$work/second.tar" "$bindir/pg_config" >/dev/null
+packaging/image "$work/first.tar" "$bindir/pg_config"
+packaging/image "$work/second.tar" "$bindir/pg_config" >/dev/null
 manifest_of() { tar --extract --to-stdout --file="$1" index.json | grep -o 'sha256:[0-9a-f]*'; }
 check "the image can be reproduced" "$(manifest_of "$work/first.tar")" = "$(manifest_of "$work/second.tar")"
 mkdir "$work/oci"
