@@ -187,14 +187,14 @@ is($session->query_safe('SELECT 1'), "t\n1", 'and continues when the clock is se
 
 # The wait can be ended in the ways that a statement can.
 my $wait = "SET snowflake.max_wait = '3d'; SELECT snowflake_nextval()";
+my $waiting = $node->background_psql('postgres', on_error_stop => 0);
+my $last = $waiting->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -60);
-my $last = $session->query_safe('SELECT snowflake_currval()');
-$session->query("SET statement_timeout = '200ms'; $wait");
-like(take_errors($session), qr/statement timeout/, 'statement_timeout ends the wait');
-is( $session->query_safe('RESET statement_timeout; SELECT snowflake_currval()'),
+$waiting->query("SET statement_timeout = '200ms'; $wait");
+like(take_errors($waiting), qr/statement timeout/, 'statement_timeout ends the wait');
+is( $waiting->query_safe('RESET statement_timeout; SELECT snowflake_currval()'),
 	$last, 'and the id that the call had taken is not shown');
 
-my $waiting = $node->background_psql('postgres', on_error_stop => 0);
 $waiting->query_until(qr/waiting/, "\\echo waiting\n$wait;\n");
 wait_until_waiting($node, 'a call waits for the clock');
 my $start = time;
