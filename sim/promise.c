@@ -434,7 +434,7 @@ PromiseIds(int64 first, int64 last)
 		standby = DiskAt(database, on_standby[configured_standby - 1]);
 	/* in a statement that began after it was named */
 	if (has_bound && configured_standby > 0 &&
-		me->configuration == configuration &&
+		me->configuration >= standby_since &&
 		standby.extension == disk->extension && last > largest_of(&standby))
 		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby));
 	if (is_quiet && first <= disk->found)

@@ -27,6 +27,7 @@ int			configured_wait;
 int			configured_standby;
 bool		always_synchronous;
 uint32		configuration;
+uint32		standby_since;
 Layout		layouts[2];
 TransactionId next_xid;
 int64		standby_returns_at[NUM_STANDBYS];
@@ -453,6 +454,7 @@ reload(void)
 			if (!plan.synchronous)
 				return;
 			configured_standby = RandomBelow(NUM_STANDBYS + 1);
+			standby_since = configuration + 1;
 			always_synchronous = false;
 			Say("the synchronous standby is \"%s\"", standby_names[configured_standby]);
 			break;
@@ -763,7 +765,7 @@ WorldBegin(void)
 	configured_wait = PICK(0, 100, 1000, 5000);
 	configured_jump = PICK(365 * 86400, 10, -1);
 	configured_worker = configured_datacenter = 0;
-	configuration = 1;
+	configuration = standby_since = 1;
 
 	always_synchronous = has_lost_ids = has_other_layout = false;
 	run = 0;

@@ -100,6 +100,7 @@ extern int	configured_wait;
 extern int	configured_standby; /* that is synchronous, from 1 on; 0: none */
 extern bool always_synchronous; /* it is, since it had everything */
 extern uint32 configuration;
+extern uint32 standby_since;	/* the configuration that named it */
 extern bool has_other_layout;	/* than in the beginning */
 extern Layout layouts[2];		/* that are changed for each other */
 extern TransactionId next_xid;

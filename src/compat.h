@@ -60,8 +60,9 @@
 
 /*
  * Whether synchronous standbys are named, as the checkpointer knows it.  From
- * 15.13, 16.9 and 17.5 on, a second bit tells, and the byte has another name.
- * The server may be of another minor release than its headers were.
+ * 15.13, 16.9 and 17.5 on, a first bit says that it does know, and the byte
+ * has another name.  The server may be of another minor release than its
+ * headers were.
  */
 #if PG_VERSION_NUM >= 170005 || \
 	(PG_VERSION_NUM >= 160009 && PG_VERSION_NUM < 170000) || \
@@ -70,17 +71,21 @@
 #endif
 
 static inline bool
-compat_standbys_are_named(void)
+compat_standbys_are_named(bool *is_known)
 {
 	static int	version = 0;
 	uint8		status = *(volatile uint8 *) &WalSndCtl->sync_standbys_defined;
 
 	if (version == 0)
 		version = atoi(GetConfigOption("server_version_num", false, false));
+	*is_known = true;
 	if (version >= 170005 ||
 		(version >= 160009 && version < 170000) ||
 		(version >= 150013 && version < 160000))
+	{
+		*is_known = (status & 1) != 0;
 		status >>= 1;
+	}
 	return (status & 1) != 0;
 }
 

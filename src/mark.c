@@ -509,15 +509,18 @@ MarkKnowsStandbys(void)
 
 /*
  * Whether synchronous standbys are named, as far as the checkpointer knows, or
- * this session, which may have read the setting before it.
+ * this process, which may have read the setting before it.
  */
 static bool
 mark_has_standbys(void)
 {
+	bool		is_known;
+
 	if (max_wal_senders == 0 || !IsUnderPostmaster)
 		return false;
-	return compat_standbys_are_named() ||
-		(MarkKnowsStandbys() && SyncRepStandbyNames[0] != '\0');
+	return compat_standbys_are_named(&is_known) ||
+		(SyncRepStandbyNames[0] != '\0' &&
+		 (MarkKnowsStandbys() || !is_known));
 }
 
 /*
