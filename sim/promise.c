@@ -261,7 +261,7 @@ check_honesty(int64 id, uint64 tick)
 	 * Below the limit, the clock is followed unchecked, as far as ids have
 	 * been.
 	 */
-	wall = LayoutTickToTime(world_layout, me->furthest);
+	wall = LayoutTickToTime(world_layout, me->reached);
 	wall = Max(envelope, wall) + Max(2 * USECS_PER_SEC, world_layout->tick);
 	wall = Min(wall, at_offset_0 + me->wall_since);
 	/* two clocks are not read at once */

@@ -38,6 +38,7 @@ begin_call(const char *name)
 	PromiseCallBegins();
 	me->arena_used = 0;
 	me->marks = database->marks;
+	me->reached = database->furthest;
 	/* who has seen an id, or made an advance, may have told us */
 	me->above = me->furthest = 0;
 	if (RandomOneIn(2))

@@ -50,6 +50,7 @@ static int64 drifted;			/* in millionths of a us, not counted yet */
 static int	glitches;			/* that follow it */
 static int64 rested_at;
 static bool has_lost_ids;		/* by the promotion of a standby that lagged */
+static bool has_unread;			/* the checkpointer: a reload */
 bool		has_other_layout;
 
 ControlFileData *
@@ -219,6 +220,7 @@ crowd_slots(void)
 static void
 note_standbys(void)
 {
+	has_unread = false;
 	WalSndCtl->sync_standbys_status = SYNC_STANDBY_INIT |
 		(configured_standby > 0 ? SYNC_STANDBY_DEFINED : 0);
 }
@@ -236,6 +238,7 @@ start_server(XLogRecPtr lsn, bool by_crash)
 	if (!by_crash)
 		ProcessNewPostmaster();
 	process_shared_preload_libraries_in_progress = plan.preloaded;
+	has_unread = false;
 	if (plan.parallel)
 		note_standbys();
 	SettingsDefine();
@@ -429,10 +432,15 @@ step_clock(void)
 	Say("the clock is set to " INT64_FORMAT " us from its start", wall_offset);
 }
 
-/* The operator changes a setting. */
+/*
+ * The operator changes a setting.  The checkpointer has read the change
+ * before.
+ */
 static void
 reload(void)
 {
+	if (has_unread)
+		note_standbys();
 	switch (PICK(0, 0, 1, 2, 3, 4, 5))
 	{
 		case 0:
@@ -478,6 +486,7 @@ void
 WorldReload(void)
 {
 	configuration++;
+	has_unread = true;
 	/* a parallel worker knows no more than it does */
 	if (plan.parallel)
 		note_standbys();
@@ -639,6 +648,8 @@ WorldRest(void)
 	configured_wait = 5000;
 	configured_jump = configured_set_back = -1;
 	fit_ids();
+	if (has_unread)
+		note_standbys();
 	WorldReload();
 
 	/*
