@@ -415,7 +415,7 @@ DECLARE
 	digits text COLLATE "C";
 	width integer;
 	plain text COLLATE "C";
-	message CONSTANT text := format('invalid snowflake id in %s: "%s"', encoding, left(id, 40) || repeat('.', least(length(id) - 40, 3)));
+	message text;
 	wrong text COLLATE "C";
 	problem text;
 	value numeric := 0;
@@ -433,17 +433,20 @@ BEGIN
 		WHEN plain ~ wrong THEN format('The character "%s" is none of %s.', substring(plain FROM wrong), digits)
 		WHEN length(plain) > width THEN format('An id has at most %s digits.', width)
 	END;
+	IF problem IS NULL THEN
+		FOR i IN 1 .. length(plain) LOOP
+			value := value * length(digits) + strpos(digits, substr(plain, i, 1)) - 1;
+		END LOOP;
+		IF value <= 9223372036854775807 THEN
+			RETURN value;
+		END IF;
+	END IF;
+	message := format('invalid snowflake id in %s: "%s"', encoding, left(id, 40) || repeat('.', least(length(id) - 40, 3)));
 	IF problem IS NOT NULL THEN
 		RAISE invalid_text_representation USING MESSAGE = message, DETAIL = problem;
 	END IF;
-	FOR i IN 1 .. length(plain) LOOP
-		value := value * length(digits) + strpos(digits, substr(plain, i, 1)) - 1;
-	END LOOP;
-	IF value > 9223372036854775807 THEN
-		RAISE numeric_value_out_of_range USING MESSAGE = message,
-			DETAIL = 'The value is out of range for type bigint.';
-	END IF;
-	RETURN value;
+	RAISE numeric_value_out_of_range USING MESSAGE = message,
+		DETAIL = 'The value is out of range for type bigint.';
 END
 $$;
 

@@ -25,7 +25,6 @@
 #include "memory.h"
 #include "world.h"
 
-/* A record of the WAL takes so many bytes. */
 /* Where the row is on each of our pages. */
 #define ROW_OFFSET		(BLCKSZ - 256)
 #define ROW_HEADER		MAXALIGN(SizeofHeapTupleHeader)

@@ -146,8 +146,8 @@ typedef struct Process
 	int64		highest_since;	/* offset that can have been believed since
 								 * then, */
 	int64		wall_since;		/* and that the clock has had */
-	uint64		reached;		/* tick of the database's ids then, */
-	uint64		furthest;		/* if anybody has told of it */
+	uint64		reached;		/* tick of the database's ids then */
+	uint64		furthest;		/* the same; 0: nobody has told of it */
 	Oid			extension_before;	/* that it saw when the call began */
 } Process;
 

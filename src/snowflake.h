@@ -30,10 +30,10 @@
  * SQLSTATEs of our own.  The SQL standard leaves classes that start with a
  * letter from I to Z to implementations.
  */
-#define ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD		MAKE_SQLSTATE('S','F','0','0','1')
-#define ERRCODE_SNOWFLAKE_CLOCK_REFUSED		MAKE_SQLSTATE('S','F','0','0','2')
+#define ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD	MAKE_SQLSTATE('S','F','0','0','1')
+#define ERRCODE_SNOWFLAKE_CLOCK_REFUSED	MAKE_SQLSTATE('S','F','0','0','2')
 #define ERRCODE_SNOWFLAKE_LAYOUT_EXHAUSTED	MAKE_SQLSTATE('S','F','0','0','3')
-#define ERRCODE_SNOWFLAKE_NO_LEASE			MAKE_SQLSTATE('S','F','0','0','4')
+#define ERRCODE_SNOWFLAKE_NO_LEASE	MAKE_SQLSTATE('S','F','0','0','4')
 
 /* snowflake.c; if preloaded, older than the extension until a restart */
 extern PGDLLEXPORT const char *const snowflake_version;
@@ -182,7 +182,7 @@ typedef struct WorkerLease
 	int64		start;			/* first tick of its ids */
 	pg_atomic_uint64 end;		/* first tick after its ids */
 	LeaseState	state;
-	Latch	   *latch;			/* of the lease worker, once it was started */
+	Latch	   *latch;			/* of the lease worker; NULL: not started */
 } WorkerLease;
 
 typedef struct SharedState

@@ -166,6 +166,26 @@ expect_error(Function function, Outcome outcome, int sqlstate)
 	}
 }
 
+/*
+ * The id of an instant's tick with all other fields 0 must be this one; an
+ * error is expected if it is negative, as the layout has no such tick.
+ */
+static void
+expect_composed(TimestampTz instant, Datum layout_text, int64 id)
+{
+	NullableDatum args[LAYOUT_NUM_FIELDS + 1] = {
+		{TimestampTzGetDatum(instant), false}, {layout_text, false}
+	};
+	Outcome		outcome = call(COMPOSE, LAYOUT_NUM_FIELDS + 1, args);
+
+	if (id < 0)
+		expect_error(COMPOSE, outcome, ERRCODE_DATETIME_VALUE_OUT_OF_RANGE);
+	else if (outcome.sqlstate != 0 || outcome.isnull ||
+			 DatumGetInt64(outcome.value) != id)
+		fault("instant " INT64_FORMAT " is not composed to " INT64_FORMAT,
+			  instant, id);
+}
+
 /* Any bigint, the same for the same input. */
 static int64
 any_number(const char *input, size_t length, int which)
@@ -258,6 +278,7 @@ check_id(const Layout *layout, Datum layout_text, int64 id)
 
 	instant = DatumGetTimestampTz(args[FIELD_TIME].value);
 	first = id - id % (INT64CONST(1) << layout->shift[FIELD_TIME]);
+	expect_composed(instant, layout_text, first);
 	expect(FIRST_FROM, instant, layout_text, first);
 	expect(LAST_BEFORE, instant, layout_text, first - 1);
 	check_instant_text(instant);
@@ -271,12 +292,18 @@ check_instant(const Layout *layout, Datum layout_text, TimestampTz instant)
 	int			shift = layout->shift[FIELD_TIME];
 
 	if (instant < layout->epoch)
+	{
+		expect_composed(instant, layout_text, -1);
 		expect(FIRST_FROM, instant, layout_text, 0);
+	}
 	else if (!IS_VALID_TIMESTAMP(instant) ||
 			 tick > (uint64) layout->last_tick)
+	{
+		expect_composed(instant, layout_text, -1);
 		expect(LAST_BEFORE, instant, layout_text, LayoutLargestId(layout));
+	}
 	else
-		expect(FIRST_FROM, instant, layout_text, (int64) tick << shift);
+		expect_composed(instant, layout_text, (int64) tick << shift);
 }
 
 /* Check that what a layout says of itself adds up. */
