@@ -14,7 +14,6 @@ OBJS = \
 	src/layout.o \
 	src/limit.o \
 	src/mark.o \
-	src/mask.o \
 	src/settings.o \
 	src/shared.o \
 	src/stats.o \
@@ -47,8 +46,7 @@ postgresqlNN-devel (RPM), or set PG_CONFIG to the path of its pg_config)
 endif
 include $(PGXS)
 
-# Use the server's libcrypto.  Only the lease worker links libpq, which is slow to load.
-snowflake$(DLSUFFIX): LDFLAGS_SL += $(filter -lcrypto, $(LIBS))
+# only the lease worker links libpq, which is slow to load
 snowflake_lease$(DLSUFFIX): LDFLAGS_SL += connection.o $(libpq) $(PTHREAD_LIBS)
 snowflake_lease$(DLSUFFIX): connection.o
 vpath %.c $(srcdir)/registry

@@ -453,38 +453,6 @@ $$;
 COMMENT ON FUNCTION snowflake_from_text(text, text) IS
 'the id that a text stands for, which may lack leading zeros: base32, base32-bwmarrin, base36, base58, base58-bwmarrin, base62 or hex';
 
-CREATE FUNCTION snowflake_mask(id bigint, key text, tweak text DEFAULT '')
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_mask'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
-
-COMMENT ON FUNCTION snowflake_mask(bigint, text, text) IS
-'a number that can be turned back into the id only with the key; different for each tweak, such as the name of a table';
-
-CREATE FUNCTION snowflake_mask(id bigint, key bytea, tweak text DEFAULT '')
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_mask'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
-
-COMMENT ON FUNCTION snowflake_mask(bigint, bytea, text) IS
-'a number that can be turned back into the id only with the key; different for each tweak, such as the name of a table';
-
-CREATE FUNCTION snowflake_unmask(masked bigint, key text, tweak text DEFAULT '')
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_unmask'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
-
-COMMENT ON FUNCTION snowflake_unmask(bigint, text, text) IS
-'the id that snowflake_mask() turned into a number, with the same key and tweak';
-
-CREATE FUNCTION snowflake_unmask(masked bigint, key bytea, tweak text DEFAULT '')
-RETURNS bigint
-AS 'MODULE_PATHNAME', 'snowflake_unmask'
-LANGUAGE C IMMUTABLE STRICT PARALLEL SAFE COST 1000;
-
-COMMENT ON FUNCTION snowflake_unmask(bigint, bytea, text) IS
-'the id that snowflake_mask() turned into a number, with the same key and tweak';
-
 --
 -- Layouts
 --

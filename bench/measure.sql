@@ -104,9 +104,6 @@ BEGIN
 		calls || slow, rounds, ids);
 	CALL measure_query('long statement (ns)',
 		'SELECT count(%s) FROM generate_series(1, %s) AS i', calls, rounds, long_ids);
-	CALL measure_query('masking (ns)',
-		'SELECT count(%s) FROM generate_series(1, %s) AS i',
-		ARRAY['snowflake_mask(i, ''key'')', 'sha256(int8send(i))'], rounds, ids / 20);
 END
 $$;
 

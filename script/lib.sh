@@ -310,7 +310,7 @@ in_directory()
 # shellcheck disable=SC2034
 long_tests=(t/025_waits.pl t/016_lease.pl t/023_fair.pl t/007_mark.pl t/008_crash.pl
 	t/009_failover.pl t/006_dump.pl t/003_clock.pl t/002_increasing.pl t/001_unique.pl
-	t/024_transactions.pl t/026_sql_only.pl t/014_mask.pl)
+	t/024_transactions.pl t/026_sql_only.pl)
 
 # Run one of our scripts in a release, on a copy of the sources.
 run_in_release()

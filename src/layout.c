@@ -415,21 +415,15 @@ LayoutCheckValue(const Layout *layout, LayoutField field, int64 value)
 					   LayoutLargest(layout, field))));
 }
 
-/*
- * Throw an error unless this can be an id of the layout or, if NULL, of any.
- */
+/* Throw an error unless this can be an id of the layout. */
 void
 LayoutCheckId(const Layout *layout, int64 id)
 {
-	int64		largest = layout == NULL ?
-	PG_INT64_MAX : LayoutLargestId(layout);
-
-	if (id >= 0 && id <= largest)
+	if (id >= 0 && id <= LayoutLargestId(layout))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
 			 errmsg("bigint " INT64_FORMAT " is not a snowflake id", id),
-			 layout == NULL ? errdetail("Ids are not negative.") :
 			 errdetail("Ids of the layout \"%s\" range from 0 to " INT64_FORMAT ".",
-					   LayoutToText(layout), largest)));
+					   LayoutToText(layout), LayoutLargestId(layout))));
 }

@@ -46,7 +46,7 @@ CREATE TABLE results.partitions AS SELECT partition, first_id, last_id, lower_bo
 CREATE TABLE results.before AS SELECT public.snowflake_partitions_before('results.events', '2026-11-03 00:00+00') AS partition;
 CREATE TABLE results.decoded AS SELECT * FROM public.snowflake_decode(123456789012345678);
 CREATE TABLE results.shown AS SELECT public.snowflake_to_text(123456789012345678, 'base62') AS text, public.snowflake_between(123456789012345678, '2026-01-01 00:00+00', '2027-01-01 00:00+00') AS between_them,
-	public.snowflake_mask(123456789012345678, 'secret') AS mask, public.snowflake_first_from('2026-11-21 10:00+00', 'twitter') AS id;
+	public.snowflake_first_from('2026-11-21 10:00+00', 'twitter') AS id;
 CREATE TABLE results.layouts AS SELECT * FROM public.snowflake_layout('time:41 sequence:12 worker:5 tick:10ms epoch:2020-02-02T02:02:02Z');
 CREATE TABLE results.capacity AS SELECT * FROM public.snowflake_capacity('mastodon');
 CREATE TABLE results.lease AS SELECT worker_id, ends - pg_catalog.clock_timestamp() BETWEEN '8 s' AND '11 s' AS lasts

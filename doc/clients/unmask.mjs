@@ -1,4 +1,4 @@
-// Mask and unmask ids in a program, as snowflake_mask() does, with FF1 of @noble/ciphers.
+// Mask and unmask ids in a program, as mask_id() of doc/mask.sql does, with FF1 of @noble/ciphers.
 import { createHash } from 'node:crypto'
 import { FF1 } from '@noble/ciphers/ff1.js'
 

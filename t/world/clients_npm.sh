@@ -226,7 +226,8 @@ query 'TRUNCATE orders'
 check_trap 'without node_json.js, ids in JSON lose digits' node trap.js
 
 # another implementation of FF1
-masked=$(query "SELECT string_agg(concat_ws(' ', id, snowflake_mask(id, 'secret', 'orders'), snowflake_mask(id, 'Schlüssel')), E'\n')
+psql --no-psqlrc --quiet --set=ON_ERROR_STOP=1 --file="$throwaway/source/doc/mask.sql"
+masked=$(query "SELECT string_agg(concat_ws(' ', id, mask_id(id, 'secret', 'orders'), mask_id(id, 'Schlüssel')), E'\n')
 	FROM (SELECT (random() * 9e18)::bigint AS id FROM generate_series(1, 100)) AS s")
 check "unmask.mjs: masks are those of @noble/ciphers" -n "$masked" -a "$masked" = "$(node --input-type=module --eval "
 	import { readFileSync } from 'node:fs'
