@@ -312,13 +312,8 @@ long_tests=(t/025_waits.pl t/016_lease.pl t/023_fair.pl t/007_mark.pl t/008_cras
 	t/009_failover.pl t/006_dump.pl t/003_clock.pl t/002_increasing.pl t/001_unique.pl
 	t/024_transactions.pl t/026_sql_only.pl)
 
-# Run one of our scripts in a release, on a copy of the sources.
+# Run one of our scripts as a user in a release, on a copy of the sources.
 run_in_release()
-{
-	run_in_release_as postgres "$@"
-}
-
-run_in_release_as()
 (
 	user=$1 version=$2 script=$3
 	shift 3

@@ -54,7 +54,7 @@ run_tools()
 			in_release "$version" root env DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 \
 				apt-get -q -y --no-install-recommends install "${wanted[@]}"
 	} >"$log" 2>&1 || { cat "$log"; echo "could not install the packages to be tested"; return 1; }
-	run_in_release "$version" t/world/clients_debian.sh "$@"
+	run_in_release postgres "$version" t/world/clients_debian.sh "$@"
 }
 
 if [ -z "${SNOWFLAKE_RELEASE-}" ]; then

@@ -20,7 +20,7 @@ check_in_release()
 		. script/lib.sh
 		dir=$(release_dir "$0")
 		mount --bind "$dir" "$dir"
-		run_in_release_as root "$0" t/world/image.sh' "$1"
+		run_in_release root "$0" t/world/image.sh' "$1"
 }
 
 if [ -z "${SNOWFLAKE_RELEASE-}" ]; then

@@ -77,7 +77,7 @@ check_machine()
 {
 	make_release "$version:$1"
 	# a test is ended after 30 minutes, so tests must not wait for each other
-	SNOWFLAKE_JOBS=1 run_in_release "$version:$1" script/check "$version" sql t/world/machine.pl
+	SNOWFLAKE_JOBS=1 run_in_release postgres "$version:$1" script/check "$version" sql t/world/machine.pl
 }
 
 for machine in "${machines[@]}"; do

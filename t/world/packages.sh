@@ -16,7 +16,7 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	[ -n "${debian_release[${1-}]-}" ] || die "which version: ${!debian_release[*]}?"
 	need_packages debootstrap
 	make_release "$1"
-	run_in_release_as root "$1" t/world/packages.sh
+	run_in_release root "$1" t/world/packages.sh
 	exit
 fi
 
@@ -45,7 +45,7 @@ build()
 
 build here
 build somewhere_else
-deb=${package}_1.0_$(dpkg --print-architecture).deb
+deb=${package}_1.0.0_$(dpkg --print-architecture).deb
 check "the package can be reproduced" "$(sha256sum <"$work/here/$deb")" = "$(sha256sum <"$work/somewhere_else/$deb")"
 lintian --allow-root --fail-on none "$work/here/$deb" >"$work/lintian.log" 2>&1 || true
 sed 's/^/# /' "$work/lintian.log"

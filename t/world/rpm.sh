@@ -27,7 +27,7 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	unshare --mount bash -euo pipefail -c '
 		. script/lib.sh
 		mount -t overlay -o "lowerdir=$0,upperdir=$1/upper,workdir=$1/work" overlay "$0"
-		run_in_release_as root 18 t/world/rpm.sh' "$release" "$overlay"
+		run_in_release root 18 t/world/rpm.sh' "$release" "$overlay"
 	exit
 fi
 
