@@ -1,67 +1,71 @@
 -- Functions that mask ids: a masked id shows nothing of the id without the key.  Run this file in
--- psql, in the schema in which the functions are to be.  They are yours, and pg_dump keeps them;
--- they need PostgreSQL's pgcrypto, and work beside both editions of the extension.
+-- psql.  It creates the functions in the first schema of the search_path, and pgcrypto if the
+-- database does not have it.  They are yours, and pg_dump keeps them.
 --
 -- Masking is FF1 of NIST SP 800-38G, a permutation, with radix 2 and AES-256: the id is 63 digits,
 -- the most significant first.  The key of AES is the SHA-256 of the given key, and the tweak is
 -- taken in UTF-8, so that other programs can compute the same.
+--
+-- What the functions call is looked up now, once and for all: no search_path of a caller matters.
 
 CREATE EXTENSION IF NOT EXISTS pgcrypto;
+SELECT nspname AS pgcrypto FROM pg_namespace
+WHERE oid = (SELECT extnamespace FROM pg_extension WHERE extname = 'pgcrypto') \gset
 
--- Take a number through the ten rounds of FF1, or back.  Arguments have types, so that no function
--- that others create in a schema of the search_path fits better.
-CREATE FUNCTION mask_permute(number bigint, key bytea, tweak text, forward boolean)
+-- The number, if it can be masked with the key.
+CREATE FUNCTION mask_checked(number bigint, key bytea)
 RETURNS bigint
-LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE COST 10000
+LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE
+SET search_path = pg_catalog, pg_temp
 AS $$
-DECLARE
-	aes_key bytea := sha256(key);
-	tweak_bytes bytea := convert_to(tweak, 'UTF8'::name);
-	-- version, method, networks, radix, rounds, bits of the first half, bits, bytes of the tweak
-	parameters bytea := decode('0102010000020a1f0000003f', 'hex'::text) || int4send(length(tweak_bytes));
-	-- the tweak and the five bytes after it fill blocks of 16
-	head bytea := parameters || tweak_bytes ||
-		decode(repeat('00'::text, 15 - (length(tweak_bytes) + 4) % 16), 'hex'::text);
-	-- the halves, of 31 and 32 bits, which change places on the way back
-	a bigint := number >> 32;
-	b bigint := number & 4294967295;
-	round int;
-	bits bigint;
-	mac bytea;
-	added bigint;
-	next_half bigint;
 BEGIN
 	IF number < 0 THEN
-		RAISE numeric_value_out_of_range USING MESSAGE = format('bigint %s is not a snowflake id'::text, number),
+		RAISE numeric_value_out_of_range USING MESSAGE = format('bigint %s is not a snowflake id', number),
 			DETAIL = 'Ids are not negative.';
 	ELSIF length(key) = 0 THEN
 		RAISE invalid_parameter_value USING MESSAGE = 'key for masking snowflake ids must not be empty';
 	END IF;
-	IF NOT forward THEN
-		a := number & 4294967295;
-		b := number >> 32;
-	END IF;
-	FOR step IN 0 .. 9 LOOP
-		round := CASE WHEN forward THEN step ELSE 9 - step END;
-		bits := CASE round % 2 WHEN 0 THEN 2147483647 ELSE 4294967295 END;
-		-- the last block of AES in CBC mode
-		mac := encrypt_iv(head || substr(int4send(round), 4) || substr(int8send(b), 5),
-			aes_key, ''::bytea, 'aes-cbc/pad:none'::text);
-		added := ('x' || encode(substr(mac, length(mac) - 15, 8), 'hex'::text))::bit(64)::bigint & bits;
-		next_half := (CASE WHEN forward THEN a + added ELSE a - added END) & bits;
-		a := b;
-		b := next_half;
-	END LOOP;
-	RETURN CASE WHEN forward THEN a << 32 | b ELSE b << 32 | a END;
+	RETURN number;
 END
 $$;
 
+-- What a round of FF1 adds to one half of the number, given the other half: the start of the last
+-- block of a text in AES, in CBC mode.  The text has the version, the method, the networks, the
+-- radix, the rounds, the bits of the first half and of both, and the bytes of the tweak; the tweak,
+-- which fills blocks of 16 bytes with the five bytes after it; the round, and the half.
+CREATE FUNCTION mask_round(half bigint, round integer, key bytea, tweak bytea)
+RETURNS bigint
+LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
+RETURN ('x'::text || encode(substr(
+		:"pgcrypto".encrypt_iv(decode('0102010000020a1f0000003f'::text, 'hex'::text) || int4send(length(tweak)) ||
+			tweak || decode(repeat('00'::text, 15 - (length(tweak) + 4) % 16), 'hex'::text) ||
+			substr(int4send(round), 4) || substr(int8send(half), 5),
+			key, ''::bytea, 'aes-cbc/pad:none'::text),
+		17 + (length(tweak) + 4) / 16 * 16, 8), 'hex'::text))::bit(64)::bigint & 4294967295;
+
+-- The halves have 31 and 32 bits, in turn.
 CREATE FUNCTION mask_id(id bigint, key bytea, tweak text DEFAULT '')
 RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 10000
-RETURN mask_permute(id, key, tweak, true);
+BEGIN ATOMIC
+	WITH RECURSIVE step(round, a, b, aes_key, bytes) AS (
+		SELECT 0, mask_checked(id, key) >> 32, id & 4294967295, sha256(key), convert_to(tweak, 'UTF8'::name)
+		UNION ALL
+		SELECT round + 1, b, (a + mask_round(b, round, aes_key, bytes)) & (4294967295 >> 1 - round % 2), aes_key, bytes
+		FROM step WHERE round < 10
+	)
+	SELECT a << 32 | b FROM step WHERE round = 10;
+END;
 
 CREATE FUNCTION unmask_id(masked bigint, key bytea, tweak text DEFAULT '')
 RETURNS bigint
 LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE COST 10000
-RETURN mask_permute(masked, key, tweak, false);
+BEGIN ATOMIC
+	WITH RECURSIVE step(round, a, b, aes_key, bytes) AS (
+		SELECT 9, mask_checked(masked, key) >> 32, masked & 4294967295, sha256(key), convert_to(tweak, 'UTF8'::name)
+		UNION ALL
+		SELECT round - 1, (b - mask_round(a, round, aes_key, bytes)) & (4294967295 >> 1 - round % 2), a, aes_key, bytes
+		FROM step WHERE round >= 0
+	)
+	SELECT a << 32 | b FROM step WHERE round = -1;
+END;

@@ -48,5 +48,5 @@ SELECT unmask_id(1, '');
 SELECT mask_id(-1, 'k');
 SELECT unmask_id(-1, 'k');
 
-DROP FUNCTION mask_id, unmask_id, mask_permute;
+DROP FUNCTION mask_id, unmask_id, mask_round, mask_checked;
 DROP EXTENSION pgcrypto;
