@@ -1,6 +1,6 @@
 # snowflake/Makefile
 
-# the extension, and the lease worker, of registry/snowflake_lease.c and connection.c
+# the extension, and the lease worker, of registry/snowflake_lease.c
 MODULE_big = snowflake
 MODULES = snowflake_lease
 OBJS = \
@@ -36,8 +36,6 @@ REGRESS_OPTS = --encoding=UTF8 --no-locale --load-extension=snowflake
 ISOLATION = concurrent_advance concurrent_mark concurrent_adopt
 ISOLATION_OPTS = --encoding=UTF8 --no-locale --load-extension=snowflake --load-extension=snowflake_adopt
 
-EXTRA_CLEAN = connection.o
-
 PG_CONFIG ?= pg_config
 PGXS := $(shell $(PG_CONFIG) --pgxs 2>&1)
 ifeq ($(wildcard $(PGXS)),)
@@ -47,8 +45,7 @@ endif
 include $(PGXS)
 
 # only the lease worker links libpq, which is slow to load
-snowflake_lease$(DLSUFFIX): LDFLAGS_SL += connection.o $(libpq) $(PTHREAD_LIBS)
-snowflake_lease$(DLSUFFIX): connection.o
+snowflake_lease$(DLSUFFIX): LDFLAGS_SL += $(libpq) $(PTHREAD_LIBS)
 vpath %.c $(srcdir)/registry
 
 # PostgreSQL 15 exports all functions; bind our own at link time, which makes calls
@@ -63,7 +60,7 @@ override CPPFLAGS += \
 $(OBJS) $(OBJS:.o=.bc) snowflake_lease.o: $(srcdir)/snowflake.control
 
 # PGXS tracks headers only if the server was configured with --enable-depend
-$(OBJS) snowflake_lease.o connection.o: $(wildcard $(srcdir)/src/*.h $(srcdir)/registry/*.h)
+$(OBJS) snowflake_lease.o: $(wildcard $(srcdir)/src/*.h)
 
 # a build outside the source directory has no src yet
 $(OBJS) $(OBJS:.o=.bc): | $(CURDIR)/src

@@ -249,9 +249,9 @@ snowflake_reserve(PG_FUNCTION_ARGS)
 Datum
 snowflake_currval(PG_FUNCTION_ARGS)
 {
-	int64		id;
+	int64		id = GeneratorLast();
 
-	if (!GeneratorLast(&id))
+	if (id < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("no snowflake id has been made in this session yet"),

@@ -23,10 +23,6 @@ CREATE SCHEMA snowflake_registry;
 -- other time zones, a day of max_lease can have 23 or 25 hours.
 --
 
---
--- Settings and state of the registry
---
-
 -- A promotion, a restored backup or a restored dump changes it.
 CREATE FUNCTION snowflake_registry.own_history()
 RETURNS text
@@ -144,14 +140,10 @@ FROM snowflake_registry.lease;
 COMMENT ON VIEW snowflake_registry.leases IS
 'all worker ids that were ever leased or reserved; nobody else can lease those that are held';
 
---
--- Internals
---
-
 -- Begin a call that grants or takes away, for a lease of some duration or for an administrator;
--- one such call at a time if it locks.
+-- one such call at a time if it locks.  Returns the settings.
 CREATE FUNCTION snowflake_registry.begin_call(duration interval, locks boolean)
-RETURNS void
+RETURNS snowflake_registry.registry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 SET TimeZone = 'UTC'
@@ -192,6 +184,7 @@ BEGIN
 				here, known, settings.max_jump),
 			HINT = 'Correct the clock. If it is right, call snowflake_registry.accept_clock().';
 	END IF;
+	RETURN settings;
 END
 $$;
 
@@ -228,30 +221,25 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.revoke_leases() IS
 'revoke all leases, and start new ones above everything that can have been granted; for use after grants were lost, as when a snapshot was restored';
 
--- Check everything that does not depend on the worker id, after begin_call(): leases must not
--- be revoked by a wrong clock.  Returns the settings.
-CREATE FUNCTION snowflake_registry.check_call(clock timestamptz, duration interval)
+-- Begin a call for a lease, and check everything that does not depend on the worker id.  Returns
+-- the settings.
+CREATE FUNCTION snowflake_registry.check_call(clock timestamptz, duration interval, locks boolean)
 RETURNS snowflake_registry.registry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	here CONSTANT timestamptz := clock_timestamp();
-	history CONSTANT text := snowflake_registry.own_history();
-	settings snowflake_registry.registry;
+	own CONSTANT text := snowflake_registry.own_history();
+	settings snowflake_registry.registry := snowflake_registry.begin_call(coalesce(duration, '0'), locks);
 BEGIN
-	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
-	IF settings.history <> history THEN
+	IF settings.history <> own THEN
 		-- The first call after a promotion.  Grants may be missing here, even all of
-		-- them, and nobody knows which: revoke all leases, and start new ones above
-		-- everything that can have been granted.
+		-- them, and nobody knows which.
 		SELECT * INTO settings FROM snowflake_registry.registry FOR UPDATE;
-		IF settings.history <> history AND settings.asynchronous_standbys THEN
+		IF settings.history <> own AND settings.asynchronous_standbys THEN
 			PERFORM snowflake_registry.revoke_leases();
 		END IF;
-		settings.history := history;
-		UPDATE snowflake_registry.registry SET history = settings.history
-		RETURNING * INTO settings;
+		UPDATE snowflake_registry.registry SET history = own RETURNING * INTO settings;
 	END IF;
 
 	IF clock IS NULL THEN
@@ -312,8 +300,7 @@ BEGIN
 	END IF;
 
 	-- grant one lease at a time
-	PERFORM snowflake_registry.begin_call(coalesce(duration, '0'), true);
-	settings := snowflake_registry.check_call(clock, duration);
+	settings := snowflake_registry.check_call(clock, duration, true);
 	here := clock_timestamp();
 	last_end := here + settings.max_clock_lead + settings.max_lease;
 	capped := least(clock, here + settings.max_clock_lead);
@@ -391,8 +378,7 @@ DECLARE
 	settings snowflake_registry.registry;
 	new_end timestamptz;
 BEGIN
-	PERFORM snowflake_registry.begin_call(coalesce(duration, '0'), false);
-	settings := snowflake_registry.check_call(clock, duration);
+	settings := snowflake_registry.check_call(clock, duration, false);
 
 	-- The holder knows where its lease ends.  A caller that does not know is a copy
 	-- of the holder, or has missed an answer, and must not go on with the lease.
@@ -444,12 +430,11 @@ BEGIN
 			MESSAGE = 'worker id and reason must be specified for a reservation',
 			DETAIL = 'The worker id must not be negative.';
 	END IF;
-	PERFORM snowflake_registry.begin_call(NULL, true);
+	settings := snowflake_registry.begin_call(NULL, true);
 
 	-- Grants may be missing here after a promotion, see check_call().  The error below
 	-- would undo a revocation, and the next call would revoke again, and put off the
 	-- end of the leases each time.
-	SELECT * INTO STRICT settings FROM snowflake_registry.registry;
 	IF settings.history <> snowflake_registry.own_history() AND settings.asynchronous_standbys THEN
 		RAISE object_not_in_prerequisite_state USING
 			MESSAGE = 'leases might be missing from the registry',

@@ -26,7 +26,6 @@
 #include "memory.h"
 
 extern int	ClockReadReference(struct timespec *now);
-extern void InterruptsCheck(void);
 extern uint64 RandomBits(void);
 
 #define pg_atomic_read_u64(ptr)			MemoryRead((ptr), 8)
@@ -44,7 +43,5 @@ extern uint64 RandomBits(void);
 
 #define clock_gettime(clock, now)		ClockReadReference(now)
 #define pg_prng_uint64(state)			RandomBits()
-#undef CHECK_FOR_INTERRUPTS
-#define CHECK_FOR_INTERRUPTS()			InterruptsCheck()
 
 #endif							/* SNOWFLAKE_SIM_CORE_H */

@@ -22,8 +22,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "memory.h"
-#include "world.h"
+#include "sim.h"
 
 /* Where the row is on each of our pages. */
 #define ROW_OFFSET		(BLCKSZ - 256)
@@ -146,27 +145,6 @@ DiskGoBack(XLogRecPtr lsn, bool promotion)
 	flushed = written;
 	if (promotion)
 		on_standby[0] = on_standby[1] = written;
-}
-
-/* Forget records that nothing goes back to. */
-void
-DiskPrune(void)
-{
-	XLogRecPtr	oldest = Min(flushed, Min(on_standby[0], on_standby[1]));
-
-	for (int i = 0; i < plan.num_databases; i++)
-	{
-		History    *history = &histories[i];
-		int			keep = history->number - 1;
-
-		if (history->number < 64)
-			continue;
-		while (keep > 0 && history->records[keep].lsn > oldest)
-			keep--;
-		history->number -= keep;
-		memmove(history->records, history->records + keep,
-				sizeof(Record) * history->number);
-	}
 }
 
 void
@@ -389,7 +367,7 @@ LockRelease(const LOCKTAG *tag, LOCKMODE lockmode, bool for_session)
  */
 
 Buffer
-ReadBufferWithoutRelcache(CompatFile file, ForkNumber fork, BlockNumber block,
+ReadBufferWithoutRelcache(RelFileLocator file, ForkNumber fork, BlockNumber block,
 						  ReadBufferMode mode, BufferAccessStrategy strategy,
 						  bool permanent)
 {
@@ -478,7 +456,6 @@ GenericXLogFinish(GenericXLogState *state)
 		   images[me->id].page[1] + ROW_OFFSET + ROW_HEADER, sizeof(Guard));
 	DiskWritten(database);
 	MemoryFullBarrier();
-	counts.moves++;
 	Say("writes the mark " INT64_FORMAT " at %llu", database->disk.guard.bound, (unsigned long long) written);
 	return written;
 }

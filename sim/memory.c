@@ -21,7 +21,6 @@
  */
 #include "postgres.h"
 
-#include "memory.h"
 #include "sim.h"
 
 #define LOCATIONS		(MEMORY_SIZE / 8)
@@ -133,7 +132,6 @@ MemoryRead(volatile void *ptr, int size)
 		me->read_horizon = Max(me->read_horizon, location->horizon);
 		return load(ptr, size);
 	}
-	counts.stale_reads++;
 	me->read_horizon = Max(me->read_horizon, location->old[chosen].horizon);
 	return location->old[chosen].value;
 }
@@ -245,7 +243,6 @@ static const Field fields[] = {
 	/* never change once they are fixed */
 	FIELD(layout_fixed, BY_NOTHING, BY_LOCK),
 	FIELD(layout, BY_NOTHING, BY_LOCK),
-	FIELD(announced, BY_NOTHING, BY_LOCK),
 	FIELD(clock.doubted, BY_NOTHING, BY_LOCK),
 	FIELD(limit_moved, BY_NOTHING, BY_NOTHING),
 	/* of each slot */
@@ -279,31 +276,24 @@ guarded_at(Size offset, bool writes)
 	return BY_LOCK;
 }
 
-/* Whether the process holds a lock, exclusively if it writes. */
-static bool
-holds(const LWLock *lock, bool writes)
+/*
+ * How many locks the process holds, exclusively if it writes: a given one or,
+ * if NULL, content locks.
+ */
+static int
+held(const LWLock *lock, bool writes)
 {
-	for (int i = 0; i < MAX_LWLOCKS; i++)
-	{
-		if (me->lwlocks[i] == lock && (me->lwlock_is_exclusive[i] || !writes))
-			return true;
-	}
-	return false;
-}
-
-static bool
-holds_pages(bool writes)
-{
-	int			held = 0;
+	int			number = 0;
 
 	for (int i = 0; i < MAX_LWLOCKS; i++)
 	{
 		if (me->lwlocks[i] != NULL &&
-			me->lwlocks[i]->tranche == LWTRANCHE_BUFFER_CONTENT &&
+			(lock != NULL ? me->lwlocks[i] == lock :
+			 me->lwlocks[i]->tranche == LWTRANCHE_BUFFER_CONTENT) &&
 			(me->lwlock_is_exclusive[i] || !writes))
-			held++;
+			number++;
 	}
-	return held == 2;
+	return number;
 }
 
 static void
@@ -323,8 +313,8 @@ note_access(const volatile void *address, Size size, bool writes)
 	last = guarded_at(offset + size - 1, writes);
 	/* who creates the memory has it alone, and others wait for this lock */
 	if ((first == BY_NOTHING && last == BY_NOTHING) ||
-		holds(&state->lock, writes) || holds(AddinShmemInitLock, true) ||
-		(first != BY_LOCK && last != BY_LOCK && holds_pages(writes)))
+		held(&state->lock, writes) || held(AddinShmemInitLock, true) ||
+		(first != BY_LOCK && last != BY_LOCK && held(NULL, writes) == 2))
 		return;
 	PromiseBroken("%s shared memory at %d without its lock, in %s",
 				  writes ? "writes" : "reads", (int) offset, me->doing);

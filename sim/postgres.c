@@ -15,13 +15,11 @@
 #include "storage/condition_variable.h"
 #include "storage/procsignal.h"
 
-#include "memory.h"
-#include "world.h"
+#include "sim.h"
 
 /* Of the world, not of a process. */
 int64		reference;
 int64		wall_offset;
-int			clock_drift;
 LWLockPadded *MainLWLockArray;
 WalSndCtlData *WalSndCtl;
 int			max_wal_senders;
@@ -109,12 +107,6 @@ pstrdup(const char *string)
 	return strcpy(palloc(strlen(string) + 1), string);
 }
 
-char *
-MemoryContextStrdup(MemoryContext context, const char *string)
-{
-	return strdup(string);
-}
-
 /*
  * Errors
  */
@@ -142,12 +134,6 @@ errcode(int code)
 {
 	me->report.code = code;
 	return 0;
-}
-
-int
-geterrcode(void)
-{
-	return me->report.code;
 }
 
 int
@@ -187,7 +173,6 @@ errfinish(const char *file, int line, const char *function)
 		ProcessSleep(RandomSize(20 * USECS_PER_SEC), PROCESS_FLUSHES);
 	if (me->report.elevel < ERROR)
 		return;
-	counts.errors++;
 	InterruptHoldoffCount = 0;
 	siglongjmp(me->on_error, me->report.elevel);
 }
@@ -197,7 +182,7 @@ errfinish(const char *file, int line, const char *function)
  */
 
 void
-InterruptsCheck(void)
+ProcessInterrupts(void)
 {
 	if (me == NULL || InterruptHoldoffCount > 0)
 		return;
@@ -212,18 +197,6 @@ InterruptsCheck(void)
 				(errcode(ERRCODE_QUERY_CANCELED),
 				 errmsg("canceling statement due to user request")));
 	}
-}
-
-void
-ProcessInterrupts(void)
-{
-	InterruptsCheck();
-}
-
-void
-ProcessProcSignalBarrier(void)
-{
-	ProcSignalBarrierPending = false;
 }
 
 /*
@@ -346,14 +319,6 @@ ExceptionalCondition(const char *condition, const char *type,
 	abort();
 }
 
-/* Mutants give others time by it. */
-void
-pg_usleep(long us)
-{
-	ProcessStep();
-	ProcessSleep(us, PROCESS_SLEEPS);
-}
-
 int
 WaitLatch(Latch *latch, int events, long timeout, uint32 event)
 {
@@ -381,10 +346,10 @@ bool
 ConditionVariableTimedSleep(ConditionVariable *variable, long timeout,
 							uint32 event)
 {
-	InterruptsCheck();
+	ProcessInterrupts();
 	(void) WaitLatch(NULL, 0, timeout, event);
 	me->latch = false;
-	InterruptsCheck();
+	ProcessInterrupts();
 	return false;
 }
 
@@ -425,12 +390,6 @@ ClockReadReference(struct timespec *now)
 	return 0;
 }
 
-const char *
-timestamptz_to_str(TimestampTz timestamp)
-{
-	return psprintf(INT64_FORMAT, timestamp);
-}
-
 TimestampTz
 time_t_to_timestamptz(pg_time_t time)
 {
@@ -438,41 +397,8 @@ time_t_to_timestamptz(pg_time_t time)
 }
 
 /*
- * Settings: those of settings.c keep what WorldLoadSettings() has put there,
- * and no text is ever read.
+ * Settings
  */
-
-void
-DefineCustomIntVariable(const char *name, const char *short_desc,
-						const char *long_desc, int *variable, int boot,
-						int least, int most, GucContext context, int flags,
-						GucIntCheckHook check_hook,
-						GucIntAssignHook assign_hook, GucShowHook show_hook)
-{
-	*variable = boot;
-}
-
-void
-DefineCustomEnumVariable(const char *name, const char *short_desc,
-						 const char *long_desc, int *variable, int boot,
-						 const struct config_enum_entry *options,
-						 GucContext context, int flags,
-						 GucEnumCheckHook check_hook,
-						 GucEnumAssignHook assign_hook, GucShowHook show_hook)
-{
-	*variable = boot;
-}
-
-void
-DefineCustomStringVariable(const char *name, const char *short_desc,
-						   const char *long_desc, char **variable,
-						   const char *boot, GucContext context, int flags,
-						   GucStringCheckHook check_hook,
-						   GucStringAssignHook assign_hook,
-						   GucShowHook show_hook)
-{
-	*variable = (char *) boot;
-}
 
 int
 NewGUCNestLevel(void)
@@ -504,10 +430,4 @@ before_shmem_exit(pg_on_exit_callback function, Datum arg)
 	if (me->num_exit_callbacks == MAX_EXIT_CALLBACKS)
 		elog(PANIC, "MAX_EXIT_CALLBACKS is too small");
 	me->exit_callbacks[me->num_exit_callbacks++] = function;
-}
-
-char *
-get_database_name(Oid database)
-{
-	return psprintf("%u", database);
 }

@@ -110,7 +110,7 @@ is_ready(const Process *process)
 	}
 }
 
-/* Choose who goes on.  If all sleep, time passes; NULL if all wait. */
+/* Choose who goes on.  If all sleep, time passes; if all wait, it is the end. */
 static Process *
 choose(void)
 {
@@ -151,19 +151,19 @@ choose(void)
 			(stalls == NULL || RandomOneIn(2)))
 		{
 			PassTime(wake_at - reference);
-			DiskReplicate();
 			WorldSignal();
 		}
 		else if (stalls != NULL)
 			stalls->stalls_until = step;
 		else
+		{
+			PromiseBroken("all processes wait for each other");
 			return NULL;
+		}
 	}
 }
 
-/*
- * Go back to the world, which the process does not survive if it has failed.
- */
+/* Go back to the world. */
 static void
 leave(int why)
 {
@@ -174,14 +174,8 @@ leave(int why)
 static void
 reschedule(void)
 {
-	Process    *next = choose();
-
-	if (next == NULL)
-	{
-		PromiseBroken("all processes wait for each other");
-		leave(END);
-	}
-	resume(next);
+	reason = END;
+	resume(choose());
 }
 
 /* Anything may happen before what the process does next. */
@@ -198,10 +192,7 @@ ProcessStep(void)
 	if (RandomOneIn(8))
 		PassTime(RandomBelow(plan.step_us));
 	if (RandomOneIn(64))
-	{
-		DiskReplicate();
 		WorldSignal();
-	}
 	if (!at_rest && WorldRest())
 		at_rest = true;
 	if (!at_rest && RandomOneIn(plan.fault_every))
@@ -283,20 +274,11 @@ ProcessStart(Process *process, void (*run) (void))
 	makecontext(&process->start, run_process, 0);
 }
 
-/*
- * Run processes until something happens to the world; false: this is the end.
- */
+/* Run processes until something happens to the world; false at the end. */
 bool
 ProcessRun(void)
 {
-	Process    *next = choose();
-
-	if (next == NULL)
-	{
-		PromiseBroken("all processes wait for each other");
-		return false;
-	}
-	resume(next);
+	reschedule();
 	if (reason == FAULT)
 		WorldFault();
 	return reason != END;

@@ -7,8 +7,7 @@
  */
 #include "postgres.h"
 
-#include "memory.h"
-#include "world.h"
+#include "sim.h"
 
 /* Every id of a seed, by its hash. */
 #define ID_BITS		20
@@ -25,10 +24,7 @@ typedef struct MadeId
 /* in us */
 #define LONGEST_LAG	6500000
 
-/*
- * For how long the clock has been there or higher since the postmaster's
- * start.
- */
+/* How long the clock was there or higher since the postmaster's start. */
 typedef struct Stay
 {
 	int64		offset;
@@ -43,10 +39,11 @@ typedef struct Stay
 static MadeId *made = NULL;
 static uint32 made_seed = 0;
 static int	num_made;
+int64		highest_ever;
+
 static Stay stays[MOST_STAYS];
 static int	num_stays;
 static int64 highest_offset;	/* that may be believed */
-static int64 highest_ever;		/* by any server of this seed */
 static int64 last_offset;
 static int64 stepped_at;		/* when the offset changed last */
 static int64 lagged;			/* for how long ids were behind the clock */
@@ -102,12 +99,6 @@ PromiseBroken(const char *format,...)
  * or lower for no more than a second.
  */
 
-static bool
-has_looked(void)
-{
-	return memory_exists && ((SharedState *) memory)->clock.noted;
-}
-
 static void
 note_clock(int64 elapsed)
 {
@@ -130,9 +121,7 @@ note_clock(int64 elapsed)
 			return;
 		}
 
-		/*
-		 * it was there or higher for as long as it was at the next higher one
-		 */
+		/* it was there for as long as it was at the next higher one */
 		memset(&stays[num_stays], 0, sizeof(Stay));
 		stays[num_stays].offset = PG_INT64_MAX;
 		for (i = 0; i < num_stays; i++)
@@ -144,7 +133,8 @@ note_clock(int64 elapsed)
 		stays[num_stays++].offset = offset;
 	}
 
-	if (offset < highest_offset + USECS_PER_SEC || !has_looked())
+	if (offset < highest_offset + USECS_PER_SEC || !memory_exists ||
+		!((SharedState *) memory)->clock.noted)
 		highest_offset = Max(highest_offset, offset);
 	for (i = 0; i < num_stays; i++)
 	{
@@ -275,13 +265,6 @@ check_honesty(int64 id, uint64 tick)
 		PromiseBroken("id " INT64_FORMAT " is ahead of the clock by " INT64_FORMAT " us", id, instant - wall);
 }
 
-/* The clock has been right for all ids if it is there. */
-int64
-PromiseHighestOffset(void)
-{
-	return highest_ever;
-}
-
 void
 PromiseNewServer(bool by_crash)
 {
@@ -326,10 +309,7 @@ check_lag(int64 id, uint64 tick)
 static void
 remember(int64 id, const Database *database)
 {
-	/*
-	 * without one, a statement that still runs makes ids of the one being
-	 * created
-	 */
+	/* without one, a statement that still runs uses one being created */
 	const Disk *seen = TransactionSees(database);
 	int			incarnation = OidIsValid(seen->extension) ?
 	seen->incarnation : database->disk.incarnation;
@@ -363,13 +343,6 @@ has_same_mark(void)
 	return databases[me->database].marks == me->marks;
 }
 
-/* The largest id that the mark covers. */
-static int64
-largest_of(const Disk *disk)
-{
-	return Max(disk->value, disk->guard.bound);
-}
-
 static bool
 is_leased(int64 worker_id, uint64 tick)
 {
@@ -398,7 +371,7 @@ PromiseIds(int64 first, int64 last)
 	bool		is_quiet = has_same_mark();
 	bool		has_bound;
 
-	counts.ids += last - first + 1;
+	num_ids += last - first + 1;
 	Say("id " INT64_FORMAT ", tick " UINT64_FORMAT, first, tick);
 	if (first <= me->last_id)
 		PromiseBroken("a session goes from id " INT64_FORMAT " to " INT64_FORMAT, me->last_id, first);
@@ -428,22 +401,19 @@ PromiseIds(int64 first, int64 last)
 	/* an extension that is being created, or is gone, has no bound there */
 	has_bound = OidIsValid(disk->extension) && database->changer != me;
 	if (has_bound && on_disk.extension == disk->extension &&
-		last > largest_of(&on_disk))
-		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, largest_of(&on_disk));
+		last > DiskLargest(&on_disk))
+		PromiseBroken("id " INT64_FORMAT " is above the flushed bound " INT64_FORMAT, last, DiskLargest(&on_disk));
 	if (configured_standby > 0)
 		standby = DiskAt(database, on_standby[configured_standby - 1]);
 	/* in a statement that began after it was named */
 	if (has_bound && configured_standby > 0 &&
 		me->configuration >= standby_since &&
-		standby.extension == disk->extension && last > largest_of(&standby))
-		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, largest_of(&standby));
+		standby.extension == disk->extension && last > DiskLargest(&standby))
+		PromiseBroken("id " INT64_FORMAT " is above the bound of the standby, " INT64_FORMAT, last, DiskLargest(&standby));
 	if (is_quiet && first <= disk->found)
 		PromiseBroken("id " INT64_FORMAT " is not above the bound found at the start, " INT64_FORMAT, first, disk->found);
 
-	/*
-	 * the ids of a database are in the order of the calls, to within a
-	 * reservation
-	 */
+	/* ids are in the order of the calls, to within a reservation */
 	if (is_quiet &&
 		tick + Max(2 * USECS_PER_SEC / world_layout->tick, 1) < me->furthest)
 		PromiseBroken("id " INT64_FORMAT ", tick " UINT64_FORMAT ", is far below tick " UINT64_FORMAT " of an earlier call",
@@ -481,8 +451,8 @@ is_in_the_way(void)
 	const Database *database = &databases[me->database];
 	const Disk *disk = TransactionSees(database);
 	const SharedState *state = (SharedState *) memory;
-	int64		furthest = Max(disk->advanced, Max(disk->value,
-												   disk->guard.bound));
+	int64		largest = DiskLargest(disk);
+	int64		furthest = Max(disk->advanced, largest);
 	uint64		tick = (furthest >> world_layout->shift[FIELD_TIME]) + 2;
 	int64		now = me->ids_began;
 

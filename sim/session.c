@@ -10,8 +10,7 @@
 #include "access/parallel.h"
 #include "postmaster/interrupt.h"
 
-#include "memory.h"
-#include "world.h"
+#include "sim.h"
 
 extern Datum snowflake_advance(PG_FUNCTION_ARGS);
 extern Datum snowflake_begin(PG_FUNCTION_ARGS);
@@ -105,7 +104,6 @@ advance(void)
 	begin_call("advance");
 	Say("advances to " INT64_FORMAT, id);
 	call(snowflake_advance, Int64GetDatum(id), BoolGetDatum(false));
-	counts.advances++;
 	if (marks == database->marks)
 	{
 		database->disk.advanced = Max(database->disk.advanced, id);
@@ -234,7 +232,6 @@ transact(void)
 		TransactionPrepare();
 	else
 		TransactionCommit();
-	counts.transactions++;
 }
 
 /* One call, as the plan of the seed allows. */
@@ -244,9 +241,7 @@ do_something(void)
 	Database   *database = &databases[me->database];
 	int			chance = TransactionIsRunning() ? 98 : RandomBelow(100);
 
-	/*
-	 * only a statement that was running goes on with functions that are gone
-	 */
+	/* only a running statement goes on with functions that are gone */
 	if (!OidIsValid(TransactionSees(database)->extension) &&
 		!OidIsValid(me->extension))
 		chance = 98;
@@ -293,16 +288,12 @@ SessionRun(void)
 	MyProcPid = me->pid;
 	MyDatabaseId = database->oid;
 
-	/*
-	 * it lives for one statement of another process, and reads no
-	 * configuration
-	 */
+	/* it lives for one statement of another process, and reloads nothing */
 	if (plan.parallel && me->id % 2 > 0)
 	{
 		ParallelWorkerNumber = 0;
 		MyBackendType = B_BG_WORKER;
 	}
-	counts.sessions++;
 	if (!plan.preloaded)
 		SettingsDefine();
 	WorldLoadSettings();
@@ -325,7 +316,7 @@ SessionRun(void)
 		}
 		QueryCancelPending = false;
 		ProcessStep();
-		InterruptsCheck();
+		ProcessInterrupts();
 		if (ConfigReloadPending && (at_rest || RandomOneIn(2)))
 			WorldLoadSettings();
 		if (me->is_lease_worker)

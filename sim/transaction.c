@@ -14,7 +14,7 @@
 
 #include "access/xact.h"
 
-#include "world.h"
+#include "sim.h"
 
 #define MAX_LEVELS	4			/* of savepoints */
 #define MAX_XIDS	16
@@ -55,15 +55,6 @@ static int	last_file;
 static int	last_relations;
 static int	last_incarnation;
 
-void
-TransactionForgetAll(void)
-{
-	memset(transactions, 0, sizeof(transactions));
-	memset(prepared, 0, sizeof(prepared));
-	for (int i = 0; i < plan.num_databases; i++)
-		databases[i].changer = NULL;
-}
-
 /* Give the relations of a transaction to none of the sessions. */
 static void
 give_to_nobody(int database)
@@ -79,6 +70,7 @@ give_to_nobody(int database)
 void
 TransactionRecover(XLogRecPtr lsn)
 {
+	/* those that the seed before has prepared have more WAL than this one */
 	memset(transactions, 0, sizeof(transactions));
 	for (int i = 0; i < plan.num_databases; i++)
 	{
@@ -228,7 +220,7 @@ take_relation(Database *database, int which)
 	while (database->relation_locks[which] - me->num_relations[which] > 0)
 	{
 		ProcessStep();
-		InterruptsCheck();
+		ProcessInterrupts();
 		ProcessSleep(1000, PROCESS_SLEEPS);
 	}
 	return true;

@@ -13,19 +13,13 @@
 #include "replication/walsender.h"
 #include "replication/walsender_private.h"
 
-#include "memory.h"
-#include "world.h"
+#include "sim.h"
 
 Grant		grants[MAX_GRANTS];
 int			num_grants;
 int			run;
 int64		made_since_start;
-int			configured_ahead;
-int			configured_worker;
-int			configured_datacenter;
-int			configured_wait;
 int			configured_standby;
-bool		always_synchronous;
 uint32		configuration;
 uint32		standby_since;
 Layout		layouts[2];
@@ -35,6 +29,12 @@ int64		standby_had_all_at[NUM_STANDBYS];
 Layout	   *world_layout;		/* in force */
 
 static TimeLineID timeline;
+static int	configured_ahead;
+static int	configured_worker;
+static int	configured_datacenter;
+static int	configured_wait;
+static bool always_synchronous; /* the standby is, since it had all */
+static int	clock_drift;		/* of the wall clock, in millionths */
 static int	configured_start;
 static int	configured_jump;
 static int	configured_set_back;
@@ -189,8 +189,7 @@ note_found(Database *database)
 {
 	database->disk.advanced = 0;
 	database->disk.found_guard = database->disk.guard.bound;
-	database->disk.found =
-		Max(database->disk.value, database->disk.found_guard);
+	database->disk.found = DiskLargest(&database->disk);
 	if (database->disk.found_guard < database->advanced)
 		PromiseBroken("the advance to " INT64_FORMAT " is lost", database->advanced);
 }
@@ -325,7 +324,6 @@ restart(XLogRecPtr lsn, bool promotion, bool loses_ids)
 		checkpoint = GetCurrentTimestamp() / USECS_PER_SEC;
 		if (plan.clock_steps > 0 && RandomOneIn(3))
 			wall_offset = offsets[RandomBelow(lengthof(offsets))];
-
 		configure_layout();
 	}
 	if (configured_layout != world_layout)
@@ -355,7 +353,6 @@ interrupt(bool die)
 	set_flag(process, die ? &ProcDiePending : &QueryCancelPending);
 	set_flag(process, &InterruptPending);
 	ProcessSetLatch(process);
-	counts.cancels++;
 	Say("process %d is %s", process->id, die ? "terminated" : "canceled");
 }
 
@@ -398,7 +395,6 @@ PassTime(int64 us)
 static void
 step_clock(void)
 {
-	counts.clock_steps++;
 	glitch_ends_at = 0;
 	/* as when a machine goes on elsewhere: nobody sees time pass */
 	if (RandomOneIn(6))
@@ -430,6 +426,17 @@ step_clock(void)
 			RandomSize(3000000) : -RandomSize(3000000);
 	PromiseNoteClock(0);
 	Say("the clock is set to " INT64_FORMAT " us from its start", wall_offset);
+}
+
+/* The configuration was changed: processes are about to learn of it. */
+static void
+note_configuration(void)
+{
+	configuration++;
+	has_unread = true;
+	/* a parallel worker knows no more than it does */
+	if (plan.parallel)
+		note_standbys();
 }
 
 /*
@@ -478,27 +485,17 @@ reload(void)
 			configure_layout();
 			break;
 	}
-	WorldReload();
-}
-
-/* The configuration was changed: processes are about to learn of it. */
-void
-WorldReload(void)
-{
-	configuration++;
-	has_unread = true;
-	/* a parallel worker knows no more than it does */
-	if (plan.parallel)
-		note_standbys();
+	note_configuration();
 }
 
 /*
- * The checkpointer reads the configuration, and sessions are told to; each as
- * late as may be.
+ * Standbys receive WAL, the checkpointer reads the configuration, and sessions
+ * are told to; each as late as may be.
  */
 void
 WorldSignal(void)
 {
+	DiskReplicate();
 	if (RandomOneIn(2))
 		note_standbys();
 	for (int i = 0; i < plan.num_processes; i++)
@@ -576,7 +573,6 @@ WorldFault(void)
 	switch (kind)
 	{
 		case 0:
-			counts.crashes++;
 			restart(RandomOneIn(4) ? flushed + RandomBelow(written - flushed +
 														   1) : flushed, false,
 					false);
@@ -592,11 +588,8 @@ WorldFault(void)
 				(timeline >= LayoutLargest(world_layout, FIELD_TIMELINE) &&
 				 (has_lost_ids || !has_all)))
 				break;
-			counts.promotions++;
 
-			/*
-			 * the time since then comes again if the old primary has lived on
-			 */
+			/* that time comes again if the old primary has lived on */
 			if (RandomOneIn(2))
 				wall_offset -= reference - standby_had_all_at[standby];
 			restart(on_standby[standby], true, !has_all);
@@ -624,7 +617,6 @@ WorldFault(void)
 			PassTime(RandomBelow(60 * USECS_PER_SEC));
 			break;
 	}
-	DiskPrune();
 }
 
 /*
@@ -636,7 +628,6 @@ WorldRest(void)
 {
 	int64		now;
 	int64		furthest;
-	int64		highest;
 
 	if (step < last_step / 4 * 3)
 		return false;
@@ -650,7 +641,7 @@ WorldRest(void)
 	fit_ids();
 	if (has_unread)
 		note_standbys();
-	WorldReload();
+	note_configuration();
 
 	/*
 	 * The clock may have been set back, which stops no ids; but a registry
@@ -660,20 +651,18 @@ WorldRest(void)
 	if (plan.leased || plan.set_mark || has_other_layout || was_unbounded ||
 		RandomOneIn(2))
 	{
-		highest = PromiseHighestOffset();
-		wall_offset = Max(Max(wall_offset, highest), 0);
+		wall_offset = Max(Max(wall_offset, highest_ever), 0);
 		registry_offset = wall_offset;
 		now = furthest = WallClock();
 		for (int i = 0; i < plan.num_databases; i++)
 		{
 			const Disk *disk = &databases[i].disk;
-			int64		largest =
-			Max(made_since_start, Max(disk->value, disk->guard.bound));
+			int64		bound = DiskLargest(disk);
+			int64		largest = Max(made_since_start, bound);
 			uint64		tick = largest >> world_layout->shift[FIELD_TIME];
 			TimestampTz made = LayoutTickToTimeCapped(world_layout, tick);
 
-			if (made != DT_NOEND)
-				furthest = Max(furthest, made);
+			furthest = Max(furthest, made);
 		}
 		for (int i = 0; i < lengthof(free_from); i++)
 			furthest = Max(furthest, free_from[i]);
@@ -693,7 +682,7 @@ bool
 WorldMustGiveIds(void)
 {
 	const Disk *disk = &databases[me->database].disk;
-	int64		bound = Max(disk->value, disk->guard.bound);
+	int64		bound = DiskLargest(disk);
 	TimestampTz world_ends =
 	LayoutTickToTimeCapped(world_layout, world_layout->last_tick);
 
@@ -805,7 +794,6 @@ WorldBegin(void)
 		TransactionNewExtension(&databases[i], 750 + i);
 	}
 	DiskBegin();
-	TransactionForgetAll();
 	at_rest = false;
 	PromiseBegin();
 	start_server(written, false);

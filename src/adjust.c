@@ -8,7 +8,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "access/xlog.h"
 
 #include "snowflake.h"
 
@@ -43,13 +42,8 @@ snowflake_begin(PG_FUNCTION_ARGS)
 	layout = SharedLayoutIfFixed();
 	last_tick = layout != NULL ? LaneLastTick(layout) : 0;
 	if (last_tick > 0)
-	{
-		mark.guard.bound = LayoutLastIdBefore(layout, last_tick + 1);
-		mark.guard.clock = reading.time + reading.set_back;
-		mark.guard.database = MyDatabaseId;
-		mark.guard.system = (int64) GetSystemIdentifier();
-		(void) MarkWritePages(&mark);
-	}
+		(void) MarkWritePages(&mark, LayoutLastIdBefore(layout, last_tick + 1),
+							  reading.time + reading.set_back);
 	else
 		MarkUnlockPages(&mark);
 	MarkClose(&mark);
@@ -87,6 +81,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 	ClockReading reading;
 	int64		tick;
 	int64		ids_tick;
+	LimitResult result;
 	FoundMark	found;
 
 	PreventCommandDuringRecovery("snowflake_advance()");
@@ -112,22 +107,14 @@ snowflake_advance(PG_FUNCTION_ARGS)
 			ClockReportExhausted(layout);
 		if (!force && tick > LimitMaxAdvance(layout, ids_tick) + 1)
 			adjust_refuse_advance(layout, id);
-		switch (LimitMove(layout, worker, tick,
-						  force ? LIMIT_FORCE : LIMIT_ADVANCE, &reading,
-						  &found))
-		{
-			case LIMIT_LOOK_AGAIN:
-				break;
-			case LIMIT_LOCKED:
-				WaitForMark();
-				break;
-			case LIMIT_IS_FAR:
-				if (found.tick > layout->last_tick)
-					LimitReportExhausted(layout, found.tick);
-				adjust_refuse_advance(layout,
-									  LayoutLastIdBefore(layout, found.tick));
-				break;
-		}
+		result = LimitMove(layout, worker, tick,
+						   force ? LIMIT_FORCE : LIMIT_ADVANCE, &reading,
+						   &found);
+		if (result == LIMIT_LOCKED)
+			WaitForMark();
+		else if (result == LIMIT_IS_FAR)
+			adjust_refuse_advance(layout,
+								  LayoutLastIdBefore(layout, found.tick));
 	}
 	PG_RETURN_VOID();
 }

@@ -20,6 +20,8 @@
 #include "varatt.h"
 #else
 #include "storage/relfilenode.h"
+/* 16 renamed everything about the file of a relation */
+#define RelFileLocator RelFileNode
 #endif
 #include "storage/shmem.h"
 #include "utils/guc.h"
@@ -111,26 +113,6 @@ compat_find_setting(const char *name)
 	return found != NULL ? *found : NULL;
 }
 #endif
-
-/* The file of a relation; 16 renamed everything about it. */
-#if PG_VERSION_NUM >= 160000
-typedef RelFileLocator CompatFile;
-#else
-typedef RelFileNode CompatFile;
-#endif
-
-static inline CompatFile
-compat_file(Form_pg_class form)
-{
-	Oid			tablespace = form->reltablespace;
-	CompatFile	file = {
-		OidIsValid(tablespace) ? tablespace : MyDatabaseTableSpace,
-		MyDatabaseId,
-		form->relfilenode
-	};
-
-	return file;
-}
 
 /* From 17 on, the wait events of an extension have names. */
 #if PG_VERSION_NUM >= 170000

@@ -163,23 +163,6 @@ snowflake_timestamp(PG_FUNCTION_ARGS)
 						&fcinfo->isnull);
 }
 
-/* The tick of an instant.  Throws an error if the layout has none for it. */
-static int64
-decode_instant_to_tick(const Layout *layout, TimestampTz instant)
-{
-	int64		tick = LayoutTick(layout, instant);
-
-	if (tick < 0 || tick > layout->last_tick)
-		ereport(ERROR,
-				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
-				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
-						timestamptz_to_str(instant)),
-				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
-						   LayoutToText(layout), TIME_TEXT(layout->epoch),
-						   TIME_TEXT(LayoutLastInstant(layout)))));
-	return tick;
-}
-
 /*
  * compose(generated_at timestamptz, [layout text,] datacenter_id, worker_id,
  * timeline, lane, sequence, tag int)
@@ -193,13 +176,24 @@ snowflake_compose(PG_FUNCTION_ARGS)
 {
 	bool		has_layout = PG_NARGS() > LAYOUT_NUM_FIELDS;
 	const Layout *layout;
+	TimestampTz instant;
+	int64		tick;
 	int64		id;
 
 	if (PG_ARGISNULL(0) || (has_layout && PG_ARGISNULL(1)))
 		PG_RETURN_NULL();
 	layout = CallLayout(fcinfo, has_layout ? 1 : LAYOUT_NUM_FIELDS);
-	id = LayoutPut(layout, FIELD_TIME,
-				   decode_instant_to_tick(layout, PG_GETARG_TIMESTAMPTZ(0)));
+	instant = PG_GETARG_TIMESTAMPTZ(0);
+	tick = LayoutTick(layout, instant);
+	if (tick < 0 || tick > layout->last_tick)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATETIME_VALUE_OUT_OF_RANGE),
+				 errmsg("timestamp %s is out of range for snowflake field \"time\"",
+						timestamptz_to_str(instant)),
+				 errdetail("Ticks of the layout \"%s\" range from %s to %s.",
+						   LayoutToText(layout), TIME_TEXT(layout->epoch),
+						   TIME_TEXT(LayoutLastInstant(layout)))));
+	id = LayoutPut(layout, FIELD_TIME, tick);
 
 	for (int field = FIELD_TIME + 1; field < LAYOUT_NUM_FIELDS; field++)
 	{
@@ -216,30 +210,24 @@ snowflake_compose(PG_FUNCTION_ARGS)
 	PG_RETURN_INT64(id);
 }
 
-/* The largest id before the tick of any instant; -1 if there is none. */
-static int64
-decode_last_before(const Layout *layout, TimestampTz instant)
-{
-	int64		tick = LayoutTick(layout, instant);
-
-	return LayoutLastIdBefore(layout, Max(tick, 0));
-}
-
-/* last_before(instant timestamptz [, layout text]) */
+/*
+ * last_before(instant timestamptz [, layout text]): the largest id before the
+ * tick of any instant; -1 if there is none
+ */
 Datum
 snowflake_last_before(PG_FUNCTION_ARGS)
 {
 	const Layout *layout = CallLayout(fcinfo, 1);
+	int64		tick = LayoutTick(layout, PG_GETARG_TIMESTAMPTZ(0));
 
-	PG_RETURN_INT64(decode_last_before(layout, PG_GETARG_TIMESTAMPTZ(0)));
+	PG_RETURN_INT64(LayoutLastIdBefore(layout, Max(tick, 0)));
 }
 
-/* first_from(instant timestamptz [, layout text]) */
+/* first_from(instant timestamptz [, layout text]): the one after that */
 Datum
 snowflake_first_from(PG_FUNCTION_ARGS)
 {
-	const Layout *layout = CallLayout(fcinfo, 1);
-	int64		last = decode_last_before(layout, PG_GETARG_TIMESTAMPTZ(0));
+	int64		last = DatumGetInt64(snowflake_last_before(fcinfo));
 
 	/* no bigint is greater than the last id of 63 bits */
 	PG_RETURN_INT64(last == PG_INT64_MAX ? last : last + 1);

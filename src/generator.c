@@ -74,10 +74,8 @@
  * that comes again within two ticks: those who take all they can get leave the
  * other half to those who come now and then.  A call whose tick is above the
  * ceiling takes its id first, and then waits until the ceiling gets there:
- * first come, first served.  It waits for at most snowflake.max_wait, not
- * counting the time in which it moves the limit, and takes no id if that would
- * not do.  If the wait is canceled, it takes no other one until the ceiling
- * has got there.
+ * first come, first served.  It takes no id if the wait would be too long.  If
+ * the wait is canceled, it takes no other one until the ceiling has got there.
  *
  * A window is used only while the clock stays in the tick in which the window
  * was opened, which may be earlier than the tick of the ids, and while nobody
@@ -144,8 +142,7 @@ static struct
 }			current;
 
 static uint64 last_word = 0;	/* 0: none yet */
-static int64 last_id = -1;		/* -1: none yet */
-static int64 forgotten_id = -1; /* see GeneratorForgetLast() */
+static int64 last_id = -1;		/* -1: none yet, or forgotten */
 
 /* when a window was opened, or the wait for one went on, last */
 static TimestampTz served_at = 0;
@@ -155,13 +152,7 @@ static int64 claimed_tick = 0;	/* that was above the ceiling */
 static void
 generator_announce(const Layout *layout, const Worker *worker)
 {
-	bool		announced;
-
-	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
-	announced = shared->announced;
-	shared->announced = true;
-	LWLockRelease(&shared->lock);
-	if (announced)
+	if (pg_atomic_fetch_add_u32(&shared->announced, 1) > 0)
 		return;
 
 	ereport(LOG_SERVER_ONLY,
@@ -201,8 +192,7 @@ generator_configure(void)
 			(last_word >> config.layout.bits[FIELD_SEQUENCE]) + 1;
 	while (!LimitEnter(layout))
 		WaitForMark();
-	if (!shared->announced)
-		generator_announce(layout, &worker);
+	generator_announce(layout, &worker);
 
 	config.layout = *layout;
 	config.sequence_mask = LayoutLargest(layout, FIELD_SEQUENCE);
@@ -278,6 +268,7 @@ static void
 generator_make_room(const TickRange *range, int64 tick)
 {
 	const Layout *layout = &config.layout;
+	LimitResult result;
 	FoundMark	found;
 
 	if (tick > layout->last_tick)
@@ -297,21 +288,13 @@ generator_make_room(const TickRange *range, int64 tick)
 		(void) WaitForClock(layout, &config.worker, tick, range->ahead, NULL);
 		return;
 	}
-	switch (LimitMove(layout, &config.worker, tick, LIMIT_REACHED,
-					  &range->reading, &found))
-	{
-		case LIMIT_LOOK_AGAIN:
-			break;
-		case LIMIT_LOCKED:
-			WaitForMark();
-			break;
-		case LIMIT_IS_FAR:
-			if (found.tick > layout->last_tick)
-				LimitReportExhausted(layout, found.tick);
-			(void) WaitForClock(layout, &config.worker, found.tick,
-								found.ahead, &found);
-			break;
-	}
+	result = LimitMove(layout, &config.worker, tick, LIMIT_REACHED,
+					   &range->reading, &found);
+	if (result == LIMIT_LOCKED)
+		WaitForMark();
+	else if (result == LIMIT_IS_FAR)
+		(void) WaitForClock(layout, &config.worker, found.tick, found.ahead,
+							&found);
 }
 
 /* The next ids come from this tick, on a lane that is at lane_tick. */
@@ -378,10 +361,6 @@ generator_open_window(TimestampTz now, bool is_block)
 			continue;
 		}
 
-		/*
-		 * No barrier is needed: if this sees any part of a later change,
-		 * LaneTake() sees the new count.
-		 */
 		range.ahead = again ? LimitAhead(layout) / 2 : LimitAhead(layout);
 		generator_find_range(now, look, &range);
 		lane = LaneMine(layout);
@@ -389,9 +368,7 @@ generator_open_window(TimestampTz now, bool is_block)
 		tick = Max(range.from, lane_tick);
 		fits = tick < range.end && tick <= range.ceiling;
 
-		/*
-		 * try once to move the limit early, so that nobody has to wait for it
-		 */
+		/* move the limit early, but try once only: nobody waits for it yet */
 		moves_early = fits && !tried && !range.is_overtaken &&
 			LimitHalfUsed(layout, tick);
 		if (fits && !moves_early)
@@ -549,17 +526,16 @@ GeneratorReserve(int count, int64 *first, int64 *last)
 	return taken;
 }
 
-/* The last id that this session has made; false if there is none. */
-bool
-GeneratorLast(int64 *id)
+/* The last id that this session has made; -1 if there is none. */
+int64
+GeneratorLast(void)
 {
-	*id = last_id;
-	return last_id != forgotten_id;
+	return last_id;
 }
 
 /* The session gets a new client, which has made no id yet. */
 void
 GeneratorForgetLast(void)
 {
-	forgotten_id = last_id;
+	last_id = -1;
 }

@@ -95,16 +95,13 @@ LaneBeginChange(void)
 {
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 
-	/*
-	 * A full barrier, which pairs with LaneTake(): a session that sees the
-	 * change, or a moved word, sees the new count.
-	 */
+	/* a full barrier, see LaneTake() */
 	pg_atomic_fetch_add_u32(&shared->changes, 1);
 }
 
 /*
  * Close all windows, after the change was made.  Moving a word is a full
- * barrier, too: a session that sees a moved word sees the change.
+ * barrier, too.
  */
 void
 LaneEndChange(void)

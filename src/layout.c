@@ -129,17 +129,12 @@ layout_read_tick(const char *value, Layout *layout, char **reason)
 	size_t		num_digits = strspn(value, "0123456789");
 
 	/* no tick that is allowed has more digits than a million */
-	if (num_digits > 0 && num_digits <= 7)
+	for (int i = 0; num_digits <= 7 && i < lengthof(tick_units); i++)
 	{
-		for (int i = 0; i < lengthof(tick_units); i++)
-		{
-			if (pg_strcasecmp(value + num_digits, tick_units[i].name) == 0)
-			{
-				layout->tick = atoi(value) * tick_units[i].length;
-				if (layout->tick >= 1 && layout->tick <= MAX_TICK)
-					return true;
-			}
-		}
+		layout->tick = atoi(value) * tick_units[i].length;
+		if (pg_strcasecmp(value + num_digits, tick_units[i].name) == 0 &&
+			layout->tick >= 1 && layout->tick <= MAX_TICK)
+			return true;
 	}
 	*reason = psprintf("\"tick:%s\" is not valid: a tick is 1us to 1s, given as a whole number with the unit \"us\", \"ms\" or \"s\".",
 					   value);

@@ -19,9 +19,6 @@
  *		back: the first limit comes with a floor above everything that the
  *		mark covered.
  *
- * The session that first notices that half of the reservation is used moves
- * the limit.  An advance is a move as well: it makes a given tick the floor.
- *
  * "reserved" is the limit for which this server wrote the pages last, 0 after
  * a start, or after the slot was cleared.  If that move was canceled, the next
  * one goes on from its floor.  A bound that does not belong to "reserved" was
@@ -51,9 +48,7 @@
 
 #include "snowflake.h"
 
-/*
- * How far the limit is moved, in us of id time.  A tick is at most a second.
- */
+/* How far the limit is moved, in us of id time. */
 #define RESERVATION		(2 * USECS_PER_SEC)
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
@@ -280,26 +275,6 @@ limit_open_mark(Mark *mark, bool must)
 	return result;
 }
 
-/* A copy of a server, as by pg_createsubscriber, has the same worker id. */
-static void
-limit_report_other_system(uint64 system)
-{
-	ereport(LOG_SERVER_ONLY,
-			(errmsg("snowflake mark of database \"%s\" comes from another server",
-					get_database_name(MyDatabaseId)),
-			 errdetail("The system identifier of the mark is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": the server was copied or upgraded.",
-					   system, GetSystemIdentifier()),
-			 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
-}
-
-/* What there is to say about a move, once nothing is locked. */
-typedef struct MoveReport
-{
-	bool		damaged;
-	bool		was_lowered;	/* SQL had set the mark below the guard */
-	uint64		system;			/* that wrote the mark, or 0 */
-} MoveReport;
-
 /* Whether the limit still has to be moved. */
 static bool
 limit_is_due(const Layout *layout, int64 tick, LimitReason reason,
@@ -348,8 +323,7 @@ limit_raise(int64 limit)
  */
 static LimitResult
 limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
-		   LimitReason reason, const ClockReading *reading, FoundMark *found,
-		   MoveReport *report)
+		   LimitReason reason, const ClockReading *reading, FoundMark *found)
 {
 	int64		lease_end = WorkerLeaseEnd(worker);
 	int64		limit;
@@ -363,9 +337,8 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	if (worker->changes != pg_atomic_read_u32(&shared->changes) ||
 		!limit_is_due(layout, tick, reason, LayoutTick(layout, reading->ids)))
 		return LIMIT_LOOK_AGAIN;
-	report->damaged = !MarkLockPages(mark);
-	if (report->damaged)
-		return LIMIT_LOOK_AGAIN;
+	if (!MarkLockPages(mark))
+		return LIMIT_DAMAGED;
 
 	/* the look may be old, and others may have raised the id clock since */
 	ids = ClockIds(reading->time);
@@ -387,8 +360,6 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 		ClockRaiseIds(forced);
 		ids = Max(ids, forced);
 	}
-	report->was_lowered = mark->value < mark->guard.bound;
-	report->system = mark->guard.system;
 	ids_tick = LayoutTick(layout, ids);
 	/* beyond the lease, ids go by the believed clock */
 	if (ids_tick >= lease_end)
@@ -404,21 +375,19 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	Assert(limit >= my_slot->reserved &&
 		   LayoutLastIdBefore(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
-	mark->guard.bound = LayoutLastIdBefore(layout, limit);
-	mark->guard.clock = Max(mark->guard.clock, Max(paced, ids));
-	mark->guard.database = MyDatabaseId;
-	mark->guard.system = (int64) GetSystemIdentifier();
 	begin = ClockReference();
-	lsn = MarkWritePages(mark);
+	paced = Max(paced, ids);
+	lsn = MarkWritePages(mark, LayoutLastIdBefore(layout, limit),
+						 Max(mark->guard.clock, paced));
 
 	/* if this is canceled, the limit stays */
 	if (!MarkFlush(lsn))
-		return LIMIT_LOOK_AGAIN;
+		return LIMIT_WRITTEN;
 	StatsAdd(STATS_MARK_EXTENSIONS, 1);
 	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
 
 	limit_raise(limit);
-	return LIMIT_LOOK_AGAIN;
+	return LIMIT_WRITTEN;
 }
 
 /*
@@ -430,26 +399,34 @@ LimitMove(const Layout *layout, const Worker *worker, int64 tick,
 		  LimitReason reason, const ClockReading *reading, FoundMark *found)
 {
 	Mark		mark;
-	MoveReport	report = {0};
 	MarkOpenResult opened;
 	LimitResult result;
 
 	opened = limit_open_mark(&mark, reason != LIMIT_EARLY);
 	if (opened != MARK_OPENED)
 		return opened == MARK_BUSY ? LIMIT_LOOK_AGAIN : LIMIT_LOCKED;
-	result = limit_move(&mark, layout, worker, tick, reason, reading, found,
-						&report);
+	result = limit_move(&mark, layout, worker, tick, reason, reading, found);
 	MarkClose(&mark);
 	ConditionVariableBroadcast(&shared->limit_moved);
 
-	if (report.damaged)
-		MarkReportDamaged();
-	if (report.was_lowered)
+	/* the mark still has what its pages held before */
+	if (result == LIMIT_WRITTEN && mark.value < mark.guard.bound)
 		ereport(LOG_SERVER_ONLY,
 				(errmsg("sequence \"snowflake_internal.mark\" was set below the snowflake ids that have been made"),
 				 errdetail("It has been corrected.")));
-	if (report.system != 0 && report.system != GetSystemIdentifier() &&
-		!worker->leased)
-		limit_report_other_system(report.system);
-	return result;
+	/* a copy of a server, as by pg_createsubscriber, has the same worker id */
+	if (result == LIMIT_WRITTEN && mark.guard.system != 0 &&
+		mark.guard.system != (int64) GetSystemIdentifier() && !worker->leased)
+		ereport(LOG_SERVER_ONLY,
+				(errmsg("snowflake mark of database \"%s\" comes from another server",
+						get_database_name(MyDatabaseId)),
+				 errdetail("The system identifier of the mark is " UINT64_FORMAT ", and that of this server is " UINT64_FORMAT ": the server was copied or upgraded.",
+						   (uint64) mark.guard.system, GetSystemIdentifier()),
+				 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
+	if (result == LIMIT_DAMAGED)
+		MarkReportDamaged();
+	if (result == LIMIT_IS_FAR && reason != LIMIT_EARLY &&
+		found->tick > layout->last_tick)
+		LimitReportExhausted(layout, found->tick);
+	return result == LIMIT_WRITTEN ? LIMIT_LOOK_AGAIN : result;
 }

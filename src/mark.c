@@ -84,6 +84,10 @@
 /* the sub-id of our lock on the guard; a lock on the relation itself has 0 */
 #define MARK_LOCK_SUBID		1
 
+/* What to do about a mark that cannot be used. */
+#define HINT_CREATE_AGAIN \
+	"Drop the extension and create it again, then call snowflake_advance() with the largest existing id."
+
 /* The two relations, as the session has found them. */
 static Oid	mark_sequence_oid = InvalidOid;
 static Oid	mark_guard_oid = InvalidOid;
@@ -165,31 +169,13 @@ mark_check_stays(const Mark *mark)
 }
 
 void
-MarkReportLocked(void)
-{
-	ereport(ERROR,
-			(StatsErrcode(ERRCODE_LOCK_NOT_AVAILABLE),
-			 errmsg("could not obtain lock on the snowflake mark"),
-			 errdetail("Another transaction is changing or dropping a relation that holds it. \"snowflake.max_wait\" is %d ms.",
-					   setting_max_wait),
-			 errhint("Ids can be made once that transaction has ended.")));
-}
-
-/* What to do about a mark that cannot be used. */
-static int
-mark_errhint_create_again(void)
-{
-	return errhint("Drop the extension and create it again, then call snowflake_advance() with the largest existing id.");
-}
-
-void
 MarkReportDamaged(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_DATA_CORRUPTED),
 			 errmsg("snowflake mark is damaged"),
 			 errdetail("The first row is not where it should be in \"snowflake_internal.mark\" or \"snowflake_internal.guard\"."),
-			 mark_errhint_create_again()));
+			 errhint(HINT_CREATE_AGAIN)));
 }
 
 /*
@@ -223,7 +209,7 @@ mark_find_relations(void)
  * with MARK_PEEK, if it cannot hold the mark.
  */
 static bool
-mark_look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
+mark_look_up(Mark *mark, Oid oid, char relkind, RelFileLocator *file)
 {
 	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(oid));
 	Form_pg_class form;
@@ -240,7 +226,7 @@ mark_look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("materialized view \"snowflake_internal.guard\" has no row"),
 				 errdetail("It held the bound of all snowflake ids of this database."),
-				 mark_errhint_create_again()));
+				 errhint(HINT_CREATE_AGAIN)));
 	if (!usable && mark->mode != MARK_PEEK)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
@@ -249,7 +235,12 @@ mark_look_up(Mark *mark, Oid oid, char relkind, CompatFile *file)
 				 errdetail("The mark must be a permanent sequence, and its guard a permanent materialized view of the access method \"heap\"."),
 				 errhint("Use ALTER SEQUENCE ... SET LOGGED, or ALTER MATERIALIZED VIEW ... SET ACCESS METHOD.")));
 	mark_note_change(&mark->changed_by, tuple);
-	*file = compat_file(form);
+	*file = (RelFileLocator)
+	{
+		OidIsValid(form->reltablespace) ?
+			form->reltablespace : MyDatabaseTableSpace,
+			MyDatabaseId, form->relfilenode
+	};
 	ReleaseSysCache(tuple);
 	return usable;
 }
@@ -283,14 +274,6 @@ mark_lock_relations(Mark *mark)
 	/* others may have taken the place of relations that are gone */
 	mark_guard_oid = InvalidOid;
 	return MARK_MISSING;
-}
-
-static void
-mark_end_writing(Mark *mark)
-{
-	LockRelease(&mark->lock, ExclusiveLock, false);
-	RESUME_INTERRUPTS();
-	AtEOXact_GUC(true, mark->nest_level);
 }
 
 /*
@@ -341,7 +324,7 @@ MarkOpen(Mark *mark, MarkMode mode)
 					(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 					 errmsg("snowflake mark does not exist"),
 					 errdetail("The extension must have the sequence \"snowflake_internal.mark\" and the materialized view \"snowflake_internal.guard\"."),
-					 mark_errhint_create_again()));
+					 errhint(HINT_CREATE_AGAIN)));
 	} while (result == MARK_MISSING && (mode != MARK_PEEK || --tries > 0));
 	if (result != MARK_OPENED || mode < MARK_WRITE)
 		return result;
@@ -363,7 +346,9 @@ MarkClose(Mark *mark)
 	Assert(mark->xlog == NULL);
 	if (mark->mode >= MARK_WRITE)
 	{
-		mark_end_writing(mark);
+		LockRelease(&mark->lock, ExclusiveLock, false);
+		RESUME_INTERRUPTS();
+		AtEOXact_GUC(true, mark->nest_level);
 		relation_close(mark->sequence, NoLock);
 	}
 	mark_unlock_relations(mark);
@@ -393,26 +378,9 @@ mark_first_row(Buffer buffer, Size size)
 	return NULL;
 }
 
-/* The row of a locked page; NULL if it is damaged. */
-static Form_pg_sequence_data
-mark_sequence_row(const Mark *mark)
-{
-	/* up to its last column */
-	Size		last = offsetof(FormData_pg_sequence_data, is_called);
-
-	return (Form_pg_sequence_data) mark_first_row(mark->sequence_buffer,
-												  last + sizeof(bool));
-}
-
-static char *
-mark_guard_row(const Mark *mark)
-{
-	return mark_first_row(mark->guard_buffer, sizeof(Guard));
-}
-
 /* A session that makes one id need not build relcache entries. */
 static Buffer
-mark_pin_page(CompatFile file)
+mark_pin_page(RelFileLocator file)
 {
 	return ReadBufferWithoutRelcache(file, MAIN_FORKNUM, 0, RBM_NORMAL, NULL,
 									 true);
@@ -436,13 +404,19 @@ MarkLockPages(Mark *mark)
 
 	LockBuffer(mark->sequence_buffer, lock);
 	LockBuffer(mark->guard_buffer, lock);
-	if (mark_sequence_row(mark) == NULL || mark_guard_row(mark) == NULL)
+	/* up to the last column */
+	mark->sequence_row =
+		mark_first_row(mark->sequence_buffer,
+					   offsetof(FormData_pg_sequence_data, is_called) +
+					   sizeof(bool));
+	mark->guard_row = mark_first_row(mark->guard_buffer, sizeof(Guard));
+	if (mark->sequence_row == NULL || mark->guard_row == NULL)
 	{
 		MarkUnlockPages(mark);
 		return false;
 	}
-	mark->value = mark_sequence_row(mark)->last_value;
-	memcpy(&mark->guard, mark_guard_row(mark), sizeof(Guard));
+	mark->value = ((Form_pg_sequence_data) mark->sequence_row)->last_value;
+	memcpy(&mark->guard, mark->guard_row, sizeof(Guard));
 	return true;
 }
 
@@ -459,10 +433,9 @@ MarkUnlockPages(Mark *mark)
 
 /* The row in the copy of its page that will be written. */
 static char *
-mark_row_to_write(GenericXLogState *state, Buffer buffer, const void *row)
+mark_row_to_write(GenericXLogState *state, Buffer buffer, const char *row)
 {
-	ptrdiff_t	offset =
-	(const char *) row - (const char *) BufferGetPage(buffer);
+	ptrdiff_t	offset = row - (const char *) BufferGetPage(buffer);
 
 	return (char *) GenericXLogRegisterBuffer(state, buffer,
 											  GENERIC_XLOG_FULL_IMAGE) +
@@ -470,26 +443,31 @@ mark_row_to_write(GenericXLogState *state, Buffer buffer, const void *row)
 }
 
 /*
- * Write mark->guard, and its bound as the mark, and unlock the pages.  Returns
+ * Write a bound, with the id clock of now, and unlock the pages.  Returns
  * where the WAL record ends.  With wal_level = minimal there is none in the
  * transaction that creates the extension; its commit makes the files durable.
  */
 XLogRecPtr
-MarkWritePages(Mark *mark)
+MarkWritePages(Mark *mark, int64 bound, TimestampTz clock)
 {
+	Guard		guard = {
+		.bound = bound,
+		.clock = clock,
+		.database = MyDatabaseId,
+		.system = (int64) GetSystemIdentifier()
+	};
 	Form_pg_sequence_data data;
 	XLogRecPtr	lsn;
 
 	Assert(mark->mode >= MARK_WRITE && mark->xlog != NULL);
 	data = (Form_pg_sequence_data) mark_row_to_write(mark->xlog,
 													 mark->sequence_buffer,
-													 mark_sequence_row(mark));
-	data->last_value = mark->guard.bound;
+													 mark->sequence_row);
+	data->last_value = bound;
 	data->log_cnt = 0;
 	data->is_called = true;
-	memcpy(mark_row_to_write(mark->xlog, mark->guard_buffer,
-							 mark_guard_row(mark)),
-		   &mark->guard, sizeof(Guard));
+	memcpy(mark_row_to_write(mark->xlog, mark->guard_buffer, mark->guard_row),
+		   &guard, sizeof(Guard));
 	lsn = GenericXLogFinish(mark->xlog);
 	mark->xlog = NULL;
 	MarkUnlockPages(mark);

@@ -44,9 +44,10 @@ char	   *setting_registry = NULL;
 int			setting_registry_lease = 60000;
 char	   *setting_node_name = NULL;
 
+bool		settings_are_preloaded = false;
+
 static char *layout_text = NULL;
 static bool layout_is_unusable = false;
-static bool preloaded = false;
 
 static const struct config_enum_entry sequence_start_options[] = {
 	{"random", SEQUENCE_START_RANDOM, false},
@@ -104,7 +105,7 @@ settings_assign_layout(const char *newval, void *extra)
 static void
 settings_define_lease(void)
 {
-	if (preloaded || compat_find_setting("snowflake.registry_lease") != NULL)
+	if (settings_are_preloaded || compat_find_setting("snowflake.registry_lease") != NULL)
 		DefineCustomIntVariable("snowflake.registry_lease",
 								"Sets how long the lease of a worker id lasts.",
 								"The lease is renewed after each third of this time. While the registry cannot be reached, ids are made until the lease ends.",
@@ -112,52 +113,13 @@ settings_define_lease(void)
 								24 * 3600 * 1000, PGC_SIGHUP,
 								GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL,
 								NULL, NULL);
-	if (preloaded || compat_find_setting("snowflake.node_name") != NULL)
+	if (settings_are_preloaded || compat_find_setting("snowflake.node_name") != NULL)
 		DefineCustomStringVariable("snowflake.node_name",
 								   "Sets the name of this server in the registry.",
 								   "If empty, the name consists of the host name and the port. A server that asks the registry again under the same name gets its last worker id, if that is free.",
 								   &setting_node_name, "", PGC_SIGHUP, GUC_ALLOW_IN_PARALLEL,
 								   NULL, NULL, NULL);
 }
-
-/* The settings that are numbers without a largest one. */
-static const struct
-{
-	const char *name;
-	const char *purpose;
-	const char *details;
-	int		   *value;
-	int			boot_value;
-	int			least;
-	GucContext	context;
-	int			unit;
-}			number_settings[] =
-{
-	{"snowflake.worker_id",
-		"Sets the number that tells this server's ids from those of other servers.",
-		"It must fit the \"worker\" field of snowflake.layout, and must differ between servers, except between a primary and its standbys.",
-	&setting_worker_id, 0, 0, PGC_SIGHUP, 0},
-	{"snowflake.datacenter_id",
-		"Sets the number of the datacenter in this server's ids.",
-		"It must fit the \"datacenter\" field of snowflake.layout.",
-	&setting_datacenter_id, 0, 0, PGC_SIGHUP, 0},
-	{"snowflake.max_ahead",
-		"Sets how far ids can be ahead of the time that they follow.",
-		"Ids are ahead of it while they are needed faster than the layout provides them. -1 means no bound.",
-	&setting_max_ahead, 5000, -1, PGC_SIGHUP, GUC_UNIT_MS},
-	{"snowflake.max_set_back",
-		"Sets how far the clock can be set back while ids go on.",
-		"Ids go on from where they were, a little slower than the clock, until it has caught up. If it was set back further, calls wait or fail. -1 means no bound.",
-	&setting_max_set_back, 86400, -1, PGC_SIGHUP, GUC_UNIT_S},
-	{"snowflake.max_jump",
-		"Sets how far the clock can jump ahead before it is refused.",
-		"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
-	&setting_max_jump, 365 * 86400, -1, PGC_SIGHUP, GUC_UNIT_S},
-	{"snowflake.max_wait",
-		"Sets how long a call waits for the clock, a lease or the mark before it fails.",
-		"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
-	&setting_max_wait, 1000, 0, PGC_USERSET, GUC_UNIT_MS},
-};
 
 /* See whether a setting, defined now, is what the configuration says. */
 static void
@@ -178,7 +140,7 @@ settings_check(const char *name, GucSource source)
 void
 SettingsDefine(void)
 {
-	preloaded = process_shared_preload_libraries_in_progress;
+	settings_are_preloaded = process_shared_preload_libraries_in_progress;
 	for (int i = 0; i < lengthof(server_settings); i++)
 	{
 		struct config_generic *record =
@@ -188,17 +150,36 @@ SettingsDefine(void)
 			found_sources[i] = record->source;
 	}
 
-	for (int i = 0; i < lengthof(number_settings); i++)
-		DefineCustomIntVariable(number_settings[i].name,
-								number_settings[i].purpose,
-								number_settings[i].details,
-								number_settings[i].value,
-								number_settings[i].boot_value,
-								number_settings[i].least, INT_MAX,
-								number_settings[i].context,
-								number_settings[i].unit |
-								GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
-
+	DefineCustomIntVariable("snowflake.worker_id",
+							"Sets the number that tells this server's ids from those of other servers.",
+							"It must fit the \"worker\" field of snowflake.layout, and must differ between servers, except between a primary and its standbys.",
+							&setting_worker_id, 0, 0, INT_MAX, PGC_SIGHUP,
+							GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.datacenter_id",
+							"Sets the number of the datacenter in this server's ids.",
+							"It must fit the \"datacenter\" field of snowflake.layout.",
+							&setting_datacenter_id, 0, 0, INT_MAX, PGC_SIGHUP,
+							GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_ahead",
+							"Sets how far ids can be ahead of the time that they follow.",
+							"Ids are ahead of it while they are needed faster than the layout provides them. -1 means no bound.",
+							&setting_max_ahead, 5000, -1, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_set_back",
+							"Sets how far the clock can be set back while ids go on.",
+							"Ids go on from where they were, a little slower than the clock, until it has caught up. If it was set back further, calls wait or fail. -1 means no bound.",
+							&setting_max_set_back, 86400, -1, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_jump",
+							"Sets how far the clock can jump ahead before it is refused.",
+							"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
+							&setting_max_jump, 365 * 86400, -1, INT_MAX, PGC_SIGHUP,
+							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+	DefineCustomIntVariable("snowflake.max_wait",
+							"Sets how long a call waits for the clock, a lease or the mark before it fails.",
+							"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
+							&setting_max_wait, 1000, 0, INT_MAX, PGC_USERSET,
+							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
 							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect at the next start of the server.",
@@ -215,7 +196,7 @@ SettingsDefine(void)
 	DefineCustomStringVariable("snowflake.registry",
 							   "Sets the connection string of the database to lease a worker id from.",
 							   "The database must have the extension \"snowflake_registry\". If empty, the worker id comes from snowflake.worker_id.",
-							   &setting_registry, "", preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
+							   &setting_registry, "", settings_are_preloaded ? PGC_POSTMASTER : PGC_SIGHUP,
 							   GUC_SUPERUSER_ONLY | GUC_ALLOW_IN_PARALLEL,
 							   NULL, NULL, NULL);
 	settings_define_lease();
@@ -238,7 +219,7 @@ SettingsProblem(void)
 
 	if (found_problem.name != NULL)
 		return &found_problem;
-	if (SettingsRegistryIsUsed() && !preloaded)
+	if (SettingsRegistryIsUsed() && !settings_are_preloaded)
 	{
 		problem = (SettingProblem)
 		{
@@ -248,7 +229,7 @@ SettingsProblem(void)
 		};
 		return &problem;
 	}
-	if (preloaded || !IsParallelWorker())
+	if (settings_are_preloaded || !IsParallelWorker())
 		return NULL;
 	for (int i = 0; i < lengthof(server_settings); i++)
 	{
@@ -289,13 +270,6 @@ bool
 SettingsRegistryIsUsed(void)
 {
 	return setting_registry[0] != '\0';
-}
-
-/* Whether the settings were defined when the server was started. */
-bool
-SettingsArePreloaded(void)
-{
-	return preloaded;
 }
 
 /* Whether setting_layout is what the server's configuration says. */

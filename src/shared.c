@@ -12,13 +12,9 @@
  * Each database that makes ids has a slot, which limit.c uses.  A session that
  * has entered its database's slot stays there to its end.  As the pages of the
  * mark hold everything that matters, a slot without sessions can go to another
- * database.  A database that was created again, with the same OID, finds the
- * slot of the one before: each session compares it with the pages first, see
- * LimitEnter().
+ * database.
  *
- * Note about locking issues: one LWLock guards everything that is neither an
- * atomic nor guarded by content locks, see limit.c; a few flags are also read
- * without it.  It is held for a few instructions at a time, never while
+ * Note about locking issues: what the lock guards is in snowflake.h.  It is held for a few instructions at a time, never while
  * waiting, and taken last: after heavyweight locks and after the content locks
  * of buffers.
  *
@@ -76,13 +72,13 @@ shared_initialize(SHMEM_INIT_ARGS)
 	LWLockInitialize(&state->lock, compat_new_tranche("snowflake"));
 	state->lease.worker_id = -1;
 	pg_atomic_init_u64(&state->lease.end, 0);
-	pg_atomic_init_u64(&state->last_step_back, 0);
-	pg_atomic_init_u64(&state->reset_at, GetCurrentTimestamp());
+	pg_atomic_init_u32(&state->announced, 0);
 	pg_atomic_init_u64(&state->clock.pace, (uint64) DT_NOBEGIN);
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->changes, 0);
 	for (int i = 0; i < NUM_STATS; i++)
-		pg_atomic_init_u64(&state->counters[i], 0);
+		pg_atomic_init_u64(&state->counters[i],
+						   i == STATS_RESET_AT ? GetCurrentTimestamp() : 0);
 	for (int i = 0; i < MAX_DATABASES; i++)
 	{
 		pg_atomic_init_u64(&state->slots[i].limit, 0);

@@ -64,6 +64,9 @@ extern PGDLLEXPORT int setting_registry_lease;	/* in ms */
 /* empty: made from host and port */
 extern PGDLLEXPORT char *setting_node_name;
 
+/* the settings were defined when the server was started */
+extern bool settings_are_preloaded;
+
 /* Why ids cannot be made with a setting, for errors and status. */
 typedef struct SettingProblem
 {
@@ -76,7 +79,6 @@ extern void SettingsDefine(void);
 extern void SettingsCheckUsable(void);
 extern PGDLLEXPORT bool SettingsLayoutIsUsable(void);
 extern bool SettingsRegistryIsUsed(void);
-extern bool SettingsArePreloaded(void);
 extern const SettingProblem *SettingsProblem(void);
 
 /*
@@ -94,7 +96,9 @@ typedef enum StatsCounter
 	STATS_STEPS_BACK,
 	STATS_LARGEST_STEP_BACK,
 	STATS_ERRORS,				/* for each SQLSTATE, see StatsErrcode() */
-	NUM_STATS = STATS_ERRORS + 7
+	STATS_LAST_STEP_BACK = STATS_ERRORS + 7,	/* a TimestampTz, or 0 */
+	STATS_RESET_AT,				/* a TimestampTz */
+	NUM_STATS
 } StatsCounter;
 
 /* Ids that this process has made; StatsFoldNowAndThen() does the rest. */
@@ -197,14 +201,12 @@ typedef struct SharedState
 	/* the layout never changes once it is fixed */
 	bool		layout_fixed;
 	Layout		layout;
-	bool		announced;		/* in the log; read without the lock */
+	pg_atomic_uint32 announced; /* in the log, if not 0 */
 
 	ClockState	clock;
 	WorkerLease lease;
 
 	pg_atomic_uint64 counters[NUM_STATS];
-	pg_atomic_uint64 last_step_back;	/* a TimestampTz, or 0 */
-	pg_atomic_uint64 reset_at;	/* a TimestampTz */
 
 	/* sessions wait here for a limit to be moved */
 	ConditionVariable limit_moved;
@@ -329,7 +331,7 @@ extern ClockReading ClockPeek(TimestampTz ids);
 extern TimestampTz ClockIds(TimestampTz believed);
 extern void ClockRaiseIds(TimestampTz ids);
 extern void ClockCheck(const ClockReading *reading);
-extern int64 ClockReference(void);
+extern PGDLLEXPORT int64 ClockReference(void);
 pg_noreturn extern void ClockReportExhausted(const Layout *layout);
 extern void ClockNoteStart(ClockState *clock);
 
@@ -410,10 +412,12 @@ typedef struct Mark
 	LOCKTAG		lock;
 	TransactionId changed_by;	/* see mark_note_change() */
 	Relation	sequence;		/* to write it */
-	CompatFile	sequence_file;
-	CompatFile	guard_file;
+	RelFileLocator sequence_file;
+	RelFileLocator guard_file;
 	Buffer		sequence_buffer;
 	Buffer		guard_buffer;
+	char	   *sequence_row;	/* on its page, while that is locked */
+	char	   *guard_row;
 	GenericXLogState *xlog;
 } Mark;
 
@@ -421,11 +425,10 @@ extern MarkOpenResult MarkOpen(Mark *mark, MarkMode mode);
 extern void MarkClose(Mark *mark);
 extern bool MarkLockPages(Mark *mark);
 extern void MarkUnlockPages(Mark *mark);
-extern XLogRecPtr MarkWritePages(Mark *mark);
+extern XLogRecPtr MarkWritePages(Mark *mark, int64 bound, TimestampTz clock);
 extern bool MarkFlush(XLogRecPtr lsn);
 extern bool MarkKnowsStandbys(void);
 extern uint64 MarkStandbys(void);
-pg_noreturn extern void MarkReportLocked(void);
 pg_noreturn extern void MarkReportDamaged(void);
 
 /*
@@ -451,7 +454,9 @@ typedef enum LimitResult
 {
 	LIMIT_LOOK_AGAIN,			/* it was moved, or something has changed */
 	LIMIT_LOCKED,				/* a transaction is about to change the mark */
-	LIMIT_IS_FAR				/* the mark is too far ahead of the clock */
+	LIMIT_IS_FAR,				/* the mark is too far ahead of the clock */
+	LIMIT_WRITTEN,				/* in limit.c only: the mark was */
+	LIMIT_DAMAGED				/* in limit.c only: the mark is */
 } LimitResult;
 
 /* Why the limit is moved. */
@@ -518,7 +523,7 @@ extern bool WaitIsPossible(const Layout *layout, int64 tick, int64 ahead,
 extern int64 GeneratorNext(int64 tag_bits);
 extern int64 GeneratorReservable(void);
 extern int	GeneratorReserve(int count, int64 *first, int64 *last);
-extern bool GeneratorLast(int64 *id);
+extern int64 GeneratorLast(void);
 extern void GeneratorForgetLast(void);
 extern const Worker *GeneratorConfigure(void);
 

@@ -6,8 +6,8 @@
  * The counters are atomics in shared memory, one set for all databases, and
  * count since the server was started or they were reset.  A process first
  * counts its ids in a variable, so that this costs no more than an addition.
- * It adds them to the counter at the end of a transaction, once a second
- * during a long one, and when it exits.  Counters are exact, except for ids
+ * It adds them to the counter at the end of a transaction, and once a second
+ * during a long one.  Counters are exact, except for ids
  * that were pending during a reset.  Do not infer an order from them: of two
  * events, the later one may show up first.
  *
@@ -16,7 +16,6 @@
 #include "postgres.h"
 
 #include "access/xact.h"
-#include "storage/ipc.h"
 
 #include "snowflake.h"
 
@@ -44,13 +43,6 @@ StatsFold(void)
 	folded = stats_ids;
 }
 
-/* Not at on_shmem_exit(): dynamic shared memory is gone by then. */
-static void
-stats_fold_at_exit(int code, Datum arg)
-{
-	StatsFold();
-}
-
 static void
 stats_fold_at_end(XactEvent event, void *arg)
 {
@@ -64,7 +56,6 @@ StatsFoldNowAndThen(TimestampTz now)
 {
 	if (folded_at == 0)
 	{
-		before_shmem_exit(stats_fold_at_exit, (Datum) 0);
 		RegisterXactCallback(stats_fold_at_end, NULL);
 		folded_at = now;
 	}
@@ -91,7 +82,7 @@ StatsErrcode(int code)
 		ERRCODE_PROGRAM_LIMIT_EXCEEDED
 	};
 
-	StaticAssertStmt(lengthof(codes) == NUM_STATS - STATS_ERRORS,
+	StaticAssertStmt(lengthof(codes) == STATS_LAST_STEP_BACK - STATS_ERRORS,
 					 "each of these errors has a counter");
 	for (int i = 0; i < lengthof(codes); i++)
 	{
@@ -112,7 +103,7 @@ StatsAddStepBack(int64 step, TimestampTz now)
 	StatsAdd(STATS_STEPS_BACK, 1);
 	while (old < step && !pg_atomic_compare_exchange_u64(largest, &old, step))
 		;
-	pg_atomic_write_u64(&shared->last_step_back, now);
+	pg_atomic_write_u64(&shared->counters[STATS_LAST_STEP_BACK], now);
 }
 
 void
@@ -121,6 +112,6 @@ StatsReset(void)
 	StatsFold();
 	for (int i = 0; i < NUM_STATS; i++)
 		pg_atomic_write_u64(&shared->counters[i], 0);
-	pg_atomic_write_u64(&shared->last_step_back, 0);
-	pg_atomic_write_u64(&shared->reset_at, GetCurrentTimestamp());
+	pg_atomic_write_u64(&shared->counters[STATS_RESET_AT],
+						GetCurrentTimestamp());
 }

@@ -225,7 +225,7 @@ snowflake_status(PG_FUNCTION_ARGS)
 	status_add_tick(&row, layout, worker->lease_start, !has_lease);
 	status_add_tick(&row, layout, WorkerLeaseEnd(worker), !has_lease);
 	status_add(&row, CStringGetTextDatum(snowflake_version), false);
-	status_add(&row, BoolGetDatum(SettingsArePreloaded()), false);
+	status_add(&row, BoolGetDatum(settings_are_preloaded), false);
 	PG_RETURN_DATUM(CallRow(fcinfo, row.values, row.nulls, row.number));
 }
 
@@ -233,9 +233,8 @@ snowflake_status(PG_FUNCTION_ARGS)
 Datum
 snowflake_stat(PG_FUNCTION_ARGS)
 {
-	TimestampTz last_step_back;
-	Datum		values[NUM_STATS + 2];
-	bool		nulls[NUM_STATS + 2] = {false};
+	Datum		values[NUM_STATS];
+	bool		nulls[NUM_STATS] = {false};
 
 	SharedAttach();
 	/* a session must see its own counts */
@@ -250,11 +249,8 @@ snowflake_stat(PG_FUNCTION_ARGS)
 		else
 			values[i] = Int64GetDatum(counter);
 	}
-	last_step_back = pg_atomic_read_u64(&shared->last_step_back);
-	values[NUM_STATS] = TimestampTzGetDatum(last_step_back);
-	nulls[NUM_STATS] = last_step_back == 0;
-	values[NUM_STATS + 1] =
-		TimestampTzGetDatum(pg_atomic_read_u64(&shared->reset_at));
+	nulls[STATS_LAST_STEP_BACK] =
+		DatumGetInt64(values[STATS_LAST_STEP_BACK]) == 0;
 	PG_RETURN_DATUM(CallRow(fcinfo, values, nulls, lengthof(values)));
 }
 
