@@ -103,6 +103,8 @@ INSERT INTO snowflake_internal.guard VALUES (0, 0, 0);
 TRUNCATE snowflake_internal.guard;
 \copy snowflake_internal.guard FROM /dev/null
 SELECT setval('snowflake_internal.guard', 1);
+SELECT FROM snowflake_internal.guard FOR UPDATE;
+MERGE INTO snowflake_internal.guard USING (VALUES (1)) AS v ON true WHEN MATCHED THEN DELETE;
 REFRESH MATERIALIZED VIEW snowflake_internal.guard;
 SELECT count(*), min(bound) = :mark AS kept FROM snowflake_internal.guard;
 SELECT snowflake_nextval() > :id AS above;
@@ -116,6 +118,7 @@ SELECT snowflake_advance(:id) \g /dev/null
 ROLLBACK;
 REFRESH MATERIALIZED VIEW snowflake_internal.guard WITH NO DATA;
 SELECT snowflake_advance(:id) \g /dev/null
+SELECT state, mark FROM snowflake_status();
 REFRESH MATERIALIZED VIEW snowflake_internal.guard;
 DROP EXTENSION snowflake;
 CREATE EXTENSION snowflake;
@@ -162,6 +165,7 @@ SELECT last_value >= :id AS covered FROM snowflake_internal.mark;
 SELECT snowflake_nextval() AS id \gset
 ALTER SEQUENCE snowflake_internal.mark SET UNLOGGED;
 SELECT snowflake_advance(:id) \g /dev/null
+SELECT state, mark FROM snowflake_status();
 ALTER SEQUENCE snowflake_internal.mark SET LOGGED;
 SELECT snowflake_advance(:id) \g /dev/null
 SELECT snowflake_nextval() AS id \gset
@@ -175,11 +179,13 @@ SELECT snowflake_advance(:id) \g /dev/null
 -- The mark must exist
 SELECT snowflake_nextval() AS id \gset
 DROP SEQUENCE snowflake_internal.mark;
-DROP MATERIALIZED VIEW snowflake_internal.guard;
+DROP MATERIALIZED VIEW snowflake_internal.guard CASCADE;
+DROP SCHEMA snowflake_internal CASCADE;
 ALTER EXTENSION snowflake DROP SEQUENCE snowflake_internal.mark;
 DROP SEQUENCE snowflake_internal.mark;
 SELECT snowflake_advance(:id) \g /dev/null
 \echo :LAST_ERROR_SQLSTATE
+SELECT state, mark FROM snowflake_status();
 -- another sequence in its place will do, as the guard still exists
 CREATE SEQUENCE snowflake_internal.mark MINVALUE 0 START 0;
 ALTER EXTENSION snowflake ADD SEQUENCE snowflake_internal.mark;

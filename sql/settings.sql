@@ -29,6 +29,7 @@ SET snowflake.max_wait = '2min';
 SHOW snowflake.max_wait;
 \set VERBOSITY sqlstate
 SET snowflake.max_wait = -1;
+SHOW snowflake.registry;
 \set VERBOSITY default
 SET snowflake.max_wait = 'soon';
 RESET snowflake.max_wait;

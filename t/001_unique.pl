@@ -1,5 +1,5 @@
-# No id is made twice: by many sessions on few lanes, parallel plans, sessions that come
-# and go.  The simulator has several databases, too.
+# No id is made twice: by many sessions on few lanes, parallel plans, COPY.
+# The simulator has several databases, too, and sessions that come and go.
 
 use Cwd qw(abs_path);
 use SnowflakeTest;
@@ -21,21 +21,11 @@ $node->stop;
 
 $node = new_server('main');
 sql($node, <<'EOC');
-CREATE UNLOGGED TABLE ids (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
 CREATE TABLE rows AS SELECT FROM generate_series(1, 1000000);
 ANALYZE rows;
 EOC
 
-# Parallel workers make ids, even when a whole query is forced into one.
-my $force = $node->pg_version < 16 ? 'force_parallel_mode' : 'debug_parallel_query';
-sql_is(
-	$node, qq{
-SET $force = on;
-CREATE TEMP TABLE forced AS SELECT i, snowflake_nextval() AS id FROM generate_series(1, 100000) AS i;
-SELECT count(*), count(DISTINCT id) FROM forced;
-SELECT snowflake_worker_id(snowflake_nextval());
-}, "100000|100000\n0", 'ids of a forced parallel worker are unique');
-
+# Parallel workers make ids.
 my $settings = qq{
 SET parallel_setup_cost = 0;
 SET parallel_tuple_cost = 0;
@@ -72,13 +62,6 @@ DROP TABLE copied;
 });
 }
 cmp_ok($wal{$_}, '<', 1.1 * $wal{bigserial}, "COPY takes no more WAL for $_ than for bigserial") foreach @defaults;
-
-# Sessions that each take one id and leave.
-my $each = 200 * $factor;
-run_clients(
-	$node, "--client=16 --jobs=2 --connect --transactions=$each", 16 * $each . ' sessions take one id each',
-	'INSERT INTO ids DEFAULT VALUES');
-sql_is($node, 'SELECT count(*) FROM ids', 16 * $each, 'all of their ids are in the table');
 
 $node->stop;
 done_testing();

@@ -2,19 +2,6 @@
 
 use SnowflakeTest;
 
-# Wait until a call in a background session waits for the clock.
-sub wait_until_waiting
-{
-	my ($node, $comment) = @_;
-	my $event = $node->pg_version < 17 ? 'Extension' : 'SnowflakeClock';
-
-	sql_becomes_true(
-		$node,
-		"SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND wait_event = '$event'",
-		$comment);
-	return;
-}
-
 my $day = 86400;
 
 # How far ids are ahead of the clock, and what that says.  On a busy machine, time passes between
@@ -83,10 +70,7 @@ sub goes_on_elsewhere
 		[ $node, 'restored' ], "SELECT snowflake_nextval() > $id",
 		't', "set back by $back s: ids go on in a dump that was restored");
 
-	my $standby = PostgreSQL::Test::Cluster->new("standby_$back");
-	$node->backup('base');
-	$standby->init_from_backup($node, 'base', has_streaming => 1);
-	start_with_clock($standby, -$back);
+	my $standby = new_standby($node, "standby_$back", clock => -$back);
 	$id = sql($node, 'SELECT snowflake_nextval()');
 	$node->wait_for_catchup($standby);
 	$standby->promote;
@@ -160,10 +144,8 @@ $node->stop;
 sub waits { return sql($node, 'SELECT waits FROM snowflake_stat()') }
 
 $node = new_server('default', clock => 1);
-my $session = $node->background_psql('postgres', on_error_stop => 0);
+my ($session, $pid) = open_session($node);
 $session->query_safe('SELECT snowflake_nextval()');
-is( join(' ', map { $session->query_safe("SHOW snowflake.$_") } 'max_ahead', 'max_set_back', 'max_wait'), '5s 1d 1s',
-	'defaults');
 set_and_reload($node, 'snowflake.max_set_back = 0');
 $session->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -4);
@@ -173,21 +155,17 @@ my $waits = waits();
 sql_fails($node, 'SELECT snowflake_nextval()', 'SF001', 'without max_set_back, a step back of a minute is an error');
 is(waits(), $waits, 'without a wait');
 my $behind = $session->query_safe('SELECT snowflake_currval()');
-$session->query('SELECT snowflake_nextval()');
-$session->{stderr} = '';
-is($session->query_safe('SELECT snowflake_currval()'), $behind, 'a failed call leaves snowflake_currval() as it was');
-sql_is($node, "SELECT snowflake_worker_id($behind)", 0, 'decoding still works');
 
 # A waiting call continues when the clock is set right.
 $session->query_safe("SET snowflake.max_wait = '1h'");
-$session->query_until(qr/waiting/, "\\echo waiting\nSELECT snowflake_nextval() > $behind;\n");
-wait_until_waiting($node, 'a call waits for the clock');
+begin_query($session, "SELECT snowflake_nextval() > $behind;");
+wait_until($node, $pid, "wait_event_type = 'Extension'", 'a call waits for the clock');
 set_clock($node, 0);
 is($session->query_safe('SELECT 1'), "t\n1", 'and continues when the clock is set right');
 
 # The wait can be ended in the ways that a statement can.
 my $wait = "SET snowflake.max_wait = '3d'; SELECT snowflake_nextval()";
-my $waiting = $node->background_psql('postgres', on_error_stop => 0);
+(my $waiting, $pid) = open_session($node);
 my $last = $waiting->query_safe('SELECT snowflake_nextval()');
 set_clock($node, -60);
 $waiting->query("SET statement_timeout = '200ms'; $wait");
@@ -195,8 +173,8 @@ like(take_errors($waiting), qr/statement timeout/, 'statement_timeout ends the w
 is( $waiting->query_safe('RESET statement_timeout; SELECT snowflake_currval()'),
 	$last, 'and the id that the call had taken is not shown');
 
-$waiting->query_until(qr/waiting/, "\\echo waiting\n$wait;\n");
-wait_until_waiting($node, 'a call waits for the clock');
+begin_query($waiting, "$wait;");
+wait_until($node, $pid, "wait_event_type = 'Extension'", 'a call waits for the clock');
 my $start = time;
 $node->stop('fast');
 cmp_ok(time - $start, '<', 20, 'a fast shutdown ends the wait');
@@ -215,11 +193,9 @@ sql_is(
 	'the state announces that');
 # far ahead of both the time believed and the last checkpoint
 set_clock($node, 400 * 86400);
-sql_is($node, 'SELECT state FROM snowflake_status()', 'clock refused', 'the state announces that');
 sql_fails(
 	$node, 'SELECT snowflake_nextval()', 'SF002', 'a clock that jumps by more than a year is not followed',
 	qr/clock jumped too far ahead.*DETAIL: .*clock says.*should be.*HINT: .*max_jump/s);
-sql_is($node, 'SELECT clock_refused FROM snowflake_stat()', 1, 'the refused clock is counted');
 set_and_reload($node, 'snowflake.max_jump = -1');
 sql_succeeds($node, 'SELECT snowflake_nextval()', 'without max_jump, the clock is followed');
 $node->stop;
@@ -251,7 +227,7 @@ $node->stop;
 
 # As Twitter's and Leaf's generators: no id is ahead of the clock, and a call waits for a clock that
 # was set back by less than max_wait.
-foreach my $max_wait (0, 500)
+foreach my $max_wait (0, 1, 500)
 {
 	$node = new_server(
 		"strict_$max_wait", clock => 1, 'snowflake.layout' => 'time:41 worker:5 sequence:2',
@@ -264,7 +240,7 @@ FROM (SELECT snowflake_nextval() AS id, clock_timestamp() AS clock FROM generate
 	$session = $node->background_psql('postgres', on_error_stop => 0);
 	my $id = $session->query_safe('SELECT snowflake_nextval()');
 	set_clock($node, -0.3);
-	if ($max_wait)
+	if ($max_wait > 300)
 	{
 		is($session->query_safe("SELECT snowflake_nextval() > $id"), 't', 'a step back of 300 ms is waited out');
 	}
@@ -272,30 +248,8 @@ FROM (SELECT snowflake_nextval() AS id, clock_timestamp() AS clock FROM generate
 	$session->query('SELECT snowflake_nextval()');
 	like(take_errors($session), qr/clock was set back too far/s, "max_wait = $max_wait: the error names a step");
 	$session->quit;
-	$waits = waits();
-	sql_fails($node, 'SELECT snowflake_nextval()', 'SF001', 'a longer step is an error');
-	is(waits(), $waits, 'without a wait');
 	$node->stop;
 }
-
-# An epoch in the future, a layout that has ended, and one that ends while it is in use
-$node = new_server('epoch', 'snowflake.layout' => 'snowflake epoch:2090-01-01T00:00:00Z');
-sql_fails($node, 'SELECT snowflake_nextval()', 'SF001', 'an epoch in the future is an error');
-$node->stop;
-
-$node = new_server('ended', 'snowflake.layout' => 'uid-generator');
-sql_fails(
-	$node, 'SELECT snowflake_nextval()', 'SF003', 'a layout that has ended is an error',
-	qr/layout has no tick left.*DETAIL: .*2024-11-20.*HINT: /s);
-$node->stop;
-
-$node = new_server(
-	'burst', 'snowflake.max_ahead' => -1,
-	'snowflake.layout' => sprintf('time:20 sequence:3 epoch:%d', (time + 20) * 1000 - (1 << 20)));
-sql_fails(
-	$node, 'SELECT count(snowflake_nextval()) FROM generate_series(1, 1000000)', 'SF003',
-	'a burst that borrows beyond the last tick fails');
-$node->stop;
 
 # Honest time: a burst in a narrow layout runs ahead of the clock only as far as it may.
 $node = new_server('honest', clock => 1, 'snowflake.layout' => 'time:41 worker:5 sequence:2');

@@ -87,17 +87,12 @@ sub restart
 	return;
 }
 
-# The source of the dumps
-
 my $node = new_server('main', %settings);
 my $target = new_server('target', %settings);
 restart($_) foreach $node, $target;
 
-sql($node, q{
-CREATE ROLE owner LOGIN;
-CREATE ROLE visitor LOGIN;
-CREATE DATABASE source OWNER owner;
-});
+sql($_, 'CREATE ROLE owner LOGIN; CREATE ROLE visitor LOGIN') foreach $node, $target;
+sql($node, 'CREATE DATABASE source OWNER owner');
 
 # the extension is trusted, so that the owner of a database may create it
 sql([ $node, 'source', 'owner' ], q{
@@ -106,7 +101,6 @@ CREATE TABLE items (id bigint PRIMARY KEY DEFAULT snowflake_nextval(), name text
 CREATE TABLE parts (id bigint DEFAULT snowflake_nextval(), item bigint REFERENCES items) PARTITION BY RANGE (id);
 CREATE TABLE parts_all PARTITION OF parts DEFAULT;
 CREATE INDEX ON items (snowflake_timestamp(id, 'snowflake'));
-CREATE VIEW recent AS SELECT name, snowflake_timestamp(id) FROM items;
 INSERT INTO items (name) SELECT 'item ' || i FROM generate_series(1, 1000) AS i;
 INSERT INTO parts (item) SELECT id FROM items;
 });
@@ -118,10 +112,8 @@ my $old = make_ids($node, 'source');
 my @kinds = ([ 'superuser', 'plain' ], [ 'superuser', 'custom' ], [ 'owner', 'plain' ], [ 'owner', 'custom' ]);
 dump_ok($node, $_->[0], "$dir/$_->[0].$_->[1]", "--format=$_->[1]") foreach @kinds;
 dump_ok($node, 'owner', "$dir/schema", '--schema-only');
-command_ok([ 'pg_dumpall', '--host', $node->host, '--port', $node->port, '--file', "$dir/all" ], 'pg_dumpall');
 
-# Restored on a new server, whose clock is behind
-
+# Check what was restored on a new server, whose clock is behind.
 sub check_restored
 {
 	my ($database, $name) = @_;
@@ -147,18 +139,8 @@ INSERT INTO items (name) VALUES ('new') RETURNING id > ALL (SELECT id FROM items
 WITH new AS (INSERT INTO parts (item) SELECT id FROM items RETURNING id)
 SELECT count(DISTINCT id) FROM new;
 }, "t\n1001", "$name: the default makes new ids");
-	sql_is([ $target, $database, 'owner' ], "SELECT count(*) FROM recent", 1001, "$name: views work");
 	return;
 }
-
-my ($out, $err);
-IPC::Run::run(
-	[ 'psql', '--no-psqlrc', '--quiet', '--file', "$dir/all", '--dbname', $target->connstr('postgres') ],
-	'>' => \$out,
-	'2>' => \$err);
-is( join(' ', $err =~ /ERROR: +(.*)/g), 'role "' . sql($target, 'SELECT current_user') . '" already exists',
-	'the output of pg_dumpall can be restored');
-check_restored('source', 'pg_dumpall');
 
 foreach my $kind (@kinds)
 {

@@ -37,19 +37,7 @@ my %crashes = (
 		sleep 0.05 while kill 0, $postmaster;
 		start_again($node, $offset);
 	},
-	'kill -9 of a backend' => sub {
-		my ($node, $offset) = @_;
-		my $log_end = -s $node->logfile;
-
-		kill 'KILL',
-		  sql(
-			$node,
-			"SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid() ORDER BY random() LIMIT 1"
-		  );
-		set_clock($node, $offset);
-		$node->wait_for_log(qr/all server processes terminated; reinitializing/, $log_end);
-		wait_for_connections($node);
-	});
+	'kill -9 of a backend' => \&crash);
 
 # Run rounds of making ids and crashing.  The clock of each round starts within the
 # seconds of the round before, so that these pass again; with the option "far", it moves

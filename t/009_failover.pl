@@ -15,11 +15,7 @@ sub new_pair
 	my $primary = new_hunting_server(
 		$name, 'wal_level' => 'replica', 'max_wal_senders' => 10, 'wal_retrieve_retry_interval' => '100ms',
 		'snowflake.sequence_start' => 'zero', 'wal_consistency_checking' => 'all', %settings);
-	my $standby = PostgreSQL::Test::Cluster->new("${name}_standby");
-
-	$primary->backup('base');
-	$standby->init_from_backup($primary, 'base', has_streaming => 1);
-	start_with_clock($standby, 0);
+	my $standby = new_standby($primary, "${name}_standby", clock => 0);
 	my @clients = start_collectors($primary, 3);
 	wait_for_collectors($primary, 3);
 	$primary->wait_for_catchup($standby);

@@ -7,7 +7,7 @@ use SnowflakeTest;
 
 my $scripts = join '', map { slurp_file($_) } 'snowflake--1.0.sql', 'registry/snowflake_registry--1.0.sql',
   'adopt/snowflake_adopt--1.0.sql',
-  'sql-only/snowflake_sql--1.0.sql';
+  'sql-only/snowflake_sql--1.0.sql', 'doc/mask.sql';
 
 # All words of the scripts; the catalogs tell which of them are functions and types.
 my $words = join ',', do
@@ -159,11 +159,13 @@ my %calls = (
 	snowflake_partitions_before => [ "$table, $later, $none", "$table, $later, $layout" ],
 	snowflake_to_text => ["$id, 'hex'::pg_catalog.text"],
 	snowflake_worker_id => [ $id, "$id, $layout" ]);
+my @mask = map { "SELECT public.${_}_id($id, 'k'::pg_catalog.bytea, 't'::pg_catalog.text)" } 'mask', 'unmask';
 my @statements = (
 	'SELECT public.snowflake_nextval()',
 	'SELECT * FROM public.snowflake_stat()',
 	'SELECT * FROM public.snowflake_status()',
 	'REFRESH MATERIALIZED VIEW snowflake_internal.guard',
+	@mask,
 	(   map {
 			my $function = $_;
 			map { "SELECT * FROM public.$function($_)" } @{ $calls{$function} }
@@ -230,7 +232,7 @@ sub call_all
 	return;
 }
 
-# The functions of an extension that are not written in C
+# The functions of an extension that users can call, and that are not written in C
 sub functions_of
 {
 	my ($extension) = @_;
@@ -240,29 +242,16 @@ sub functions_of
 SELECT string_agg(DISTINCT proname, ' ' ORDER BY proname)
 FROM pg_depend JOIN pg_proc ON pg_proc.oid = objid JOIN pg_language ON pg_language.oid = prolang
 WHERE classid = 'pg_proc'::regclass AND refclassid = 'pg_extension'::regclass AND lanname <> 'c'
+	AND pronamespace::regnamespace::text NOT IN ('snowflake_internal', 'snowflake_adopt')
 	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = '$extension')});
 }
 
 # The extension
 
 sql([ $node, $database ], 'CREATE ROLE mallory LOGIN; GRANT CREATE ON SCHEMA public TO mallory');
-is( functions_of('snowflake'),
-	join(
-		' ',
-		sort
-		  qw(check_partitioned current_guard encoding keep_undated layout partition_bounds partition_grid partition_ranges step_parts),
-		keys %calls),
-	'the test calls all functions of the extension');
-sql([ $node, $database ], 'CREATE EXTENSION snowflake_adopt');
-is( functions_of('snowflake_adopt'),
-	join(
-		' ',
-		sort qw(altered attempt change_problems changes dependents fail find_generator fixed_columns greatest_values
-		  integer_functions integer_types is_users key_problems key_statements likely_references lock_tables members
-		  named_columns notes other_columns partition_problems plan prepare report schema_keys sequence_problems
-		  sequence_users sequences side_effects snowflake_adopt snowflake_adopt_all steps suffixes take trees
-		  trial_problems value_problems)),
-	'and of the one that converts tables');
+is(functions_of('snowflake'), join(' ', sort keys %calls), 'the test calls all functions of the extension');
+sql([ $node, $database ], $_) foreach 'CREATE EXTENSION snowflake_adopt', slurp_file('doc/mask.sql');
+is(functions_of('snowflake_adopt'), 'snowflake_adopt snowflake_adopt_all', 'and of the one that converts tables');
 
 sql([ $node, $database ], $tables);
 
@@ -323,7 +312,7 @@ like(
 	(sqlstate_of([ $node, $database ], 'SELECT hers.snowflake_nextval()'))[1], qr/harm: snowflake_nextval/,
 	'there are imposters');
 sql($node, 'ALTER ROLE mallory NOSUPERUSER');
-call_all('renamed', $tables, map { s/public\.snowflake/moved.snowflake/r } @statements);
+call_all('renamed', $tables, map { s/public\.snowflake/moved.snowflake/r } grep { !/mask_id/ } @statements);
 sql_is(
 	[ $node, $database ],
 	q{SELECT column_default FROM information_schema.columns WHERE table_name = 'true' AND column_name = 'id'},
@@ -532,10 +521,6 @@ sql_is(
 	"SELECT worker_id FROM snowflake_registry.acquire('b', gen_random_uuid(), 'time:41 worker:10 sequence:12 tick:1ms epoch:2026-01-01T00:00:00Z', 1024, now(), '1 minute')",
 	1,
 	'and its privileges');
-$node->safe_psql('restored', 'DROP EXTENSION snowflake_registry');
-sql_is(
-	[ $node, 'restored' ], "SELECT to_regnamespace('snowflake_registry') IS NULL", 't',
-	'dropping the extension drops the schema');
 
 # functions, operators and types planted in the same database
 my $uuid = q{'00000000-0000-0000-0000-00000000000a'::pg_catalog.uuid};
@@ -545,7 +530,7 @@ my @registry_statements = (
 	"UPDATE snowflake_registry.registry SET max_lease = '1 minute'",
 	'SELECT * FROM snowflake_registry.own_history()',
 	"SELECT * FROM snowflake_registry.begin_call('1 second'::interval, true)",
-	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval)",
+	"SELECT * FROM snowflake_registry.check_call($clock, '1 second'::interval, true)",
 	"SELECT * FROM snowflake_registry.fields_of_servers($leased_layout)",
 	"SELECT * FROM snowflake_registry.acquire('a'::pg_catalog.text, $uuid, $leased_layout, 4::bigint, $clock, '1 second'::interval)",
 	"SELECT * FROM snowflake_registry.renew(0::bigint, $uuid, $later, $clock, '1 second'::interval)",
@@ -576,10 +561,6 @@ my $leasing = new_server(
 sql_becomes_true($leasing, "SELECT state = 'ready' FROM snowflake_status()", 'a server leases a worker id');
 my $ends = sql($leasing, 'SELECT lease_ends FROM snowflake_status()');
 sql_becomes_true($leasing, "SELECT lease_ends > '$ends' FROM snowflake_status()", 'it renews its lease');
-$ends = sql(
-	$leasing,
-	"SELECT lease_ends BETWEEN now() - interval '1 minute' AND now() + interval '1 minute' FROM snowflake_status()");
-is($ends, 't', 'the lease is as long as it should be');
 $leasing->stop;
 sql_is(
 	[ $node, $database ], 'SET search_path = pg_catalog; SELECT worker_id, state FROM snowflake_registry.leases',

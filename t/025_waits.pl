@@ -71,9 +71,6 @@ foreach my $level ('off', 'local', 'remote_write', 'on', 'remote_apply')
 		take_errors($session), qr/canceling statement due to user request/,
 		"synchronous_commit = $level: a canceled wait makes no ids");
 }
-sql_fails(
-	$node, "SET statement_timeout = '200ms'; SELECT snowflake_nextval()", '57014',
-	'a wait that takes too long makes no ids, either');
 my ($doomed, $pid) = open_session($node);
 begin_query($doomed, 'SELECT snowflake_nextval();');
 wait_until($node, $pid, "wait_event = 'SyncRep'", 'another session waits');

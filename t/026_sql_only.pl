@@ -192,25 +192,6 @@ foreach my $call (
 
 # Making ids
 
-sql_is(
-	[ $node, 'answers' ], q{
-SELECT snowflake_nextval() AS id \gset
-SELECT snowflake_currval() = :id, snowflake_id() > :id, snowflake_currval() > :id;
-SELECT datacenter_id IS NULL, worker_id, timeline = (SELECT timeline_id FROM pg_control_checkpoint()) & 3, tag IS NULL
-FROM snowflake_decode(:id);
-BEGIN;
-SELECT snowflake_nextval() AS id \gset
-ROLLBACK;
-SELECT snowflake_currval() = :id, snowflake_nextval() > :id;
-SELECT snowflake_nextval(NULL) IS NULL}, "t|t|t\nt|0|t|t\nt|t\nt", 'ids, currval and transactions');
-sql_is(
-	[ $node, 'answers' ], q{
-SELECT count(*), count(DISTINCT id), bool_and(id > previous),
-	count(*) FILTER (WHERE snowflake_timestamp(id) NOT BETWEEN before - interval '1 ms' AND after)
-FROM (SELECT before, id, after, lag(id, 1, 0::bigint) OVER (ORDER BY i) AS previous
-	FROM (SELECT i, clock_timestamp() AS before, snowflake_nextval() AS id, clock_timestamp() AS after
-		FROM generate_series(1, 20000) AS i) AS made) AS pairs}, '20000|20000|t|0',
-	'ids of a statement increase, and their time is that of the clock');
 sql_fails(
 	[ $node, 'answers' ], 'BEGIN READ ONLY; SELECT snowflake_nextval()', '25006',
 	'a read-only transaction makes no ids');
@@ -226,14 +207,6 @@ foreach my $call ('snowflake_nextval() > 0', 'snowflake_advance(snowflake_nextva
 my ($ret, $out, $err) = $node->psql('answers', 'SET client_min_messages = debug5; SELECT snowflake_nextval()');
 like($err, qr/DEBUG: /, 'a client can ask for messages');
 unlike($err, qr/SubTransaction/, 'but gets none from behind the door');
-
-# An advance to the end of a layout leaves no ids, and none is made again.
-my $near_end = POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(time + 60 - (1 << 20) / 1000));
-add_sql_database($node, 'ends', "'time:20 worker:4 sequence:4 epoch:$near_end', 1, max_ahead => '1 hour'");
-sql_fails(
-	[ $node, 'ends' ],
-	'SELECT snowflake_advance((1 << 28) - 1); SELECT snowflake_advance((1 << 28) - 1); SELECT snowflake_nextval()',
-	'SF003', 'after an advance to the last tick, none is left');
 
 # Layouts of few or many bits, with fields in any order, more lanes than are used, and a tag;
 # settings that change before any id is made
@@ -390,75 +363,6 @@ sql_is(
 	[ $node, 'door' ], 'SELECT snowflake_worker_id(snowflake_nextval())', 1,
 	'after a rollback, ids are made as before');
 
-# Clocks
-
-my $ahead = "snowflake_timestamp(snowflake_nextval()) > clock_timestamp()";
-add_sql_database($node, 'clocks', "'snowflake', 1, max_ahead => '1 hour', max_wait => '200 ms'");
-$id = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
-set_clock($node, -1800);
-sql_is(
-	[ $node, 'clocks' ], "SELECT snowflake_nextval() > $id, $ahead + interval '20 min'", 't|t',
-	'after a step back of half an hour, ids continue ahead of the clock');
-add_sql_database($node, 'hopeless', "'snowflake', 1, max_wait => '1 hour'");
-$node->safe_psql('hopeless', 'SELECT snowflake_nextval()');
-set_clock($node, -7200);
-sql_fails(
-	[ $node, 'hopeless' ], "SET statement_timeout = '30s'; SELECT snowflake_nextval()", 'SF001',
-	'a call does not begin to wait for longer than it may');
-sql_fails(
-	[ $node, 'clocks' ], 'SELECT snowflake_nextval()', 'SF001', 'after a step back of two hours, the call fails',
-	qr/too far ahead of the clock.*DETAIL: .*another 0[01]:\d\d:.*3600000 ms.*200 ms.*HINT: /s);
-set_clock($node, 0);
-sql_is(
-	[ $node, 'clocks' ], "SELECT snowflake_nextval() > $id, NOT $ahead + interval '1 min'", 't|t',
-	'when the clock is right again, ids are made');
-
-# A clock that was far ahead for a moment, and the remedy
-set_clock($node, 10 * 365 * 86400);
-my $far = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
-set_clock($node, 0);
-sql_fails([ $node, 'clocks' ], 'SELECT snowflake_nextval()', 'SF001', 'no ids after a clock that was far ahead');
-foreach my $settings ("'snowflake', 1", "'snowflake tick:10ms', 1", "'snowflake', NULL")
-{
-	sql_fails(
-		[ $node, 'clocks' ], "SELECT snowflake_configure($settings)", '55000',
-		"ids cannot continue with $settings", qr/choose a worker id that has never been used/);
-}
-sql_succeeds(
-	[ $node, 'clocks' ], "SET client_min_messages = warning; SELECT snowflake_configure('snowflake', 2)",
-	'ids can continue with a fresh worker id', qr/WARNING: .*begin at the clock again/);
-sql_is(
-	[ $node, 'clocks' ], "SELECT snowflake_nextval() BETWEEN $id AND $far, NOT $ahead + interval '1 min'", 't|t',
-	'at the time of the clock');
-sql_fails(
-	[ $node, 'clocks' ], "SELECT snowflake_configure('snowflake', 1)", '55000',
-	'but still not with the old worker id');
-sql([ $node, 'clocks' ], "SELECT snowflake_configure('snowflake', $_)") foreach 3, 2;
-sql_is([ $node, 'clocks' ], 'SELECT snowflake_worker_id(snowflake_nextval())', 2, 'worker ids may be changed then');
-
-# Before the epoch, and after the last tick
-add_sql_database($node, 'epoch', "'snowflake epoch:2090-01-01T00:00:00Z', 1");
-sql_fails([ $node, 'epoch' ], 'SELECT snowflake_nextval()', 'SF001', 'an epoch in the future is an error');
-add_sql_database($node, 'ended', "'uid-generator', 1");
-sql_fails([ $node, 'ended' ], 'SELECT snowflake_nextval()', 'SF003', 'a layout that has ended is an error');
-
-# A crash after ids of the last second of a layout, and a clock beyond it
-my $epoch = POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(time + 900 - (1 << 20) / 1000));
-add_sql_database($node, 'last_tick', "'time:20 worker:4 sequence:4 epoch:$epoch', 1, max_ahead => '1 hour'");
-sql_is(
-	[ $node, 'last_tick' ], q{
-SELECT last_instant - interval '1 s' AS instant FROM snowflake_capacity() \gset
-SELECT snowflake_advance(snowflake_first_from(:'instant'));
-SELECT snowflake_timestamp(snowflake_nextval()) - :'instant'}, "\n00:00:00.001", 'a layout has ids up to its end');
-foreach my $clock (1000, 10 * 365 * 86400, 0)
-{
-	restart_with($node, stop => 'immediate', clock => $clock);
-	sql_fails(
-		[ $node, 'last_tick' ], 'SELECT snowflake_nextval()', 'SF003',
-		"a crash, and a clock $clock s ahead: no id is left above the mark");
-}
-set_clock($node, 0);
-
 # Dumps
 
 foreach my $way (sort keys %ways)
@@ -514,34 +418,5 @@ SELECT count(DISTINCT id), count(*) FILTER (WHERE id > 1000000) FROM people;
 SELECT owner > 1000000, id > 1000000 FROM pets;
 DROP SCHEMA snowflake_adopt CASCADE; DROP PROCEDURE snowflake_adopt, snowflake_adopt_all;
 DROP TABLE people, pets;}, "12|10\nt|t", 'which works, and can be removed');
-
-# Moving to the extension
-
-foreach my $way ('psql', 'extension')
-{
-	my $drop = $way eq 'extension' ? 'DROP EXTENSION snowflake_sql CASCADE' : 'DROP SCHEMA snowflake_sql CASCADE';
-
-	sql_fails(
-		[ $node, $way ], 'CREATE EXTENSION snowflake', '42723',
-		"$way: the extension cannot be created along with it");
-	$node->safe_psql(
-		$way, qq{
-ALTER TABLE orders DROP CONSTRAINT orders_id_check;
-SELECT snowflake_nextval() AS last \\gset
-BEGIN;
-$drop;
-CREATE EXTENSION snowflake;
-SELECT snowflake_advance(:last);
-ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowflake_id();
-COMMIT;
-INSERT INTO orders SELECT FROM generate_series(1, 100)});
-	sql_is(
-		[ $node, $way ],
-		'SELECT count(*), count(*) FILTER (WHERE id <= previous) FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS previous FROM orders) AS pairs',
-		'200|0', "$way: a table gets greater ids");
-	sql_is(
-		[ $node, $way ], "SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_sql'", 0,
-		"$way: nothing is left");
-}
 
 done_testing();

@@ -25,13 +25,6 @@ SELECT (SELECT count(*) FROM pg_extension WHERE extname = 'snowflake'),
 	(SELECT count(*) FROM pg_proc WHERE proname = 'snowflake_id' AND pronargs = 0),
 	(SELECT count(*) FROM pg_namespace WHERE nspname = 'snowflake_internal')};
 
-# All objects outside the extension's own schema that are not functions
-my $listed = q{
-SELECT count(*) FROM pg_depend
-WHERE refclassid = 'pg_extension'::regclass AND deptype = 'e' AND classid <> 'pg_proc'::regclass
-	AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'snowflake')
-	AND (pg_identify_object(classid, objid, 0)).identity !~ '^snowflake_internal'};
-
 # Create a database for the owner, with the extension in a schema, and tables that use
 # it.
 sub new_database
@@ -47,16 +40,6 @@ ALTER DATABASE $name SET search_path = $path;
 SET search_path = $path;
 CREATE TABLE unqualified (id bigint PRIMARY KEY DEFAULT snowflake_nextval());");
 }
-
-# The extension in a schema of its own
-new_database('own', 'ids', 'public, ids');
-sql_is([ $node, 'own', 'shop' ], $listed, 0, 'the schema has only functions');
-sql_is(
-	[ $node, 'own', 'shop' ], 'INSERT INTO unqualified SELECT FROM generate_series(1, 10); SET search_path = pg_catalog;
-INSERT INTO public.qualified SELECT FROM generate_series(1, 10);
-INSERT INTO public.unqualified DEFAULT VALUES;
-SELECT (SELECT count(*) FROM public.qualified), (SELECT count(*) FROM public.unqualified)', '10|11',
-	'defaults do not depend on the path');
 
 # Ways to drop objects, and what is left afterwards
 my @ways = (
@@ -111,28 +94,6 @@ foreach my $way (@ways)
 	}
 }
 
-# Another database gets the OID of one that was dropped, and a new mark.
-my $id = 0;
-foreach my $round (1, 2)
-{
-	sql($node, 'CREATE DATABASE passing OID 60001');
-	sql([ $node, 'passing' ], 'CREATE EXTENSION snowflake');
-	cmp_ok(sql([ $node, 'passing' ], 'SELECT snowflake_nextval()'), '>', $id, "database $round with an OID: ids go on");
-	$id = sql([ $node, 'passing' ], 'SELECT snowflake_currval() FROM snowflake_nextval()');
-	sql($node, 'DROP DATABASE passing WITH (FORCE)');
-}
-
-# Dropping only a part of the extension is refused.
-new_database('part', 'ids', 'public, ids');
-foreach my $sql (
-	'DROP SEQUENCE snowflake_internal.mark CASCADE',
-	'DROP MATERIALIZED VIEW snowflake_internal.guard CASCADE',
-	'DROP SCHEMA snowflake_internal CASCADE',
-	'DROP FUNCTION ids.snowflake_id() CASCADE')
-{
-	isnt((sqlstate_of([ $node, 'part', 'shop' ], $sql))[0], '00000', "$sql: refused");
-	sql_is([ $node, 'part', 'shop' ], $parts, '1|1|1', 'the extension stays complete');
-}
 $node->stop;
 
 if (with_mutants())

@@ -85,20 +85,4 @@ my $expected = results_of('usual');
 like($expected, qr/bigint DEFAULT public\.snowflake_id\(5\)/, 'there are results');
 is(results_of('hostile', @hostile), $expected, "results are the same with @hostile");
 
-# The SQL tests need the default settings of the server, and say so.
-sub make_usual_settings
-{
-	local ($ENV{PGHOST}, $ENV{PGPORT}) = ($node->host, $node->port);
-	my ($out, $err) = run_command([ 'make', '--silent', "PG_CONFIG=$ENV{PG_CONFIG}", 'usual-settings' ]);
-
-	return $err =~ s/^make: .*\n?//mr;
-}
-
-is(make_usual_settings(), '', 'a server with the default settings suits the SQL tests');
-set_and_reload($node, "snowflake.worker_id = 7\nsnowflake.max_wait = '2s'");
-like(
-	make_usual_settings(),
-	qr/needs a server with the default settings; this one has snowflake\.worker_id = 7, snowflake\.max_wait = 2s/,
-	'others are named');
-
 done_testing();

@@ -23,7 +23,7 @@ our @EXPORT = (
 	  sleep time
 	  new_server new_hunting_server new_registry lease_from add_database add_sql_database new_standby restart_with
 	  lease_worker_of sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails open_session
-	  start_clients finish_clients run_clients wait_until_alone
+	  start_clients finish_clients run_clients
 	  begin_query take_errors wait_until
 	  set_and_reload crash wait_for_connections
 	  set_clock start_with_clock start_with_library
@@ -56,7 +56,6 @@ sub with_mutants
 
 my %mutant_settings;
 
-# Make the sources in a directory those of a mutant.
 # The directory that the extension was installed in, unless the server is a copy.
 sub stage_directory
 {
@@ -65,6 +64,7 @@ sub stage_directory
 	return $stage;
 }
 
+# Make the sources in a directory those of a mutant.
 sub mutate { return system_or_bail('bash', '-c', '. script/lib.sh && apply_mutant "$0" "$1"', @_) }
 
 # Make a server use the library of a mutant from its next start on.
@@ -205,15 +205,16 @@ sub add_sql_database
 	return;
 }
 
-# Create a standby of a running server.
+# Create a standby of a running server.  The options are those of restart_with().
 sub new_standby
 {
-	my ($node, $name) = @_;
+	my ($node, $name, %options) = @_;
 	my $standby = PostgreSQL::Test::Cluster->new($name);
 
 	$node->backup($name);
 	$standby->init_from_backup($node, $name, has_streaming => 1);
-	$standby->start;
+	$standby->append_conf('postgresql.conf', $options{conf}) if defined $options{conf};
+	defined $options{clock} ? start_with_clock($standby, $options{clock}) : $standby->start;
 	return $standby;
 }
 
@@ -544,23 +545,6 @@ sub count_duplicates
 	return ($ids, $ids - $different);
 }
 
-# Wait in a session until the others are gone: a backend may outlive its client.
-sub wait_until_alone
-{
-	my ($session) = @_;
-
-	$session->query_safe(<<'EOC');
-DO $$
-BEGIN
-	WHILE (SELECT count(*) > 1 FROM pg_stat_activity WHERE backend_type = 'client backend') LOOP
-		PERFORM pg_sleep(0.01);
-		PERFORM pg_stat_clear_snapshot();
-	END LOOP;
-END $$
-EOC
-	return;
-}
-
 # Change settings of a running server, and wait until the postmaster has read them.
 sub set_and_reload
 {
@@ -597,14 +581,16 @@ sub lease_worker_of
 	return $pids[-1];
 }
 
-# Kill a backend without warning, and wait until the server has restarted.
+# Kill a backend without warning, and wait until the server has restarted, with its clock set off by
+# a number of seconds, if one is given.
 sub crash
 {
-	my ($node) = @_;
+	my ($node, $clock) = @_;
 	my $victim = $node->background_psql('postgres', on_error_stop => 0);
 	my $offset = -s $node->logfile;
 
 	kill 'KILL', $victim->query_safe('SELECT pg_backend_pid()');
+	set_clock($node, $clock) if defined $clock;
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
 	wait_for_connections($node);
 	eval { $victim->quit };
@@ -620,13 +606,6 @@ my $clock_current = $clock_settings * 8;
 # When the machine was booted: determined once, as each reading would be a bit different;
 # time passes before the second clock is read.
 my $boot_time = max(map { time - clock_gettime(CLOCK_BOOTTIME) } 1 .. 10);
-
-# The time of a server whose clock is set, but not off.  It does not follow steps of the
-# machine's clock.
-sub server_time
-{
-	return $boot_time + clock_gettime(CLOCK_BOOTTIME);
-}
 
 # Set the wall clock of a server off by a number of seconds, from where it runs on.  Other
 # clocks stay as they are, as in a real step.
@@ -686,7 +665,8 @@ sub ids_by
 SELECT 'ids', extract(epoch FROM min(made)), extract(epoch FROM max(made))
 FROM (SELECT snowflake_timestamp(snowflake_nextval()) AS made FROM generate_series(1, 100)) AS ids;
 EOC
-	my $before = server_time();
+	# the time of a server whose clock is set, but not off, goes on like this
+	my $before = $boot_time + clock_gettime(CLOCK_BOOTTIME);
 	my ($out, $err);
 
 	if (ref $where eq 'PostgreSQL::Test::BackgroundPsql')
@@ -698,7 +678,7 @@ EOC
 	{
 		(undef, $out, $err) = $where->psql($database // 'postgres', "\\set VERBOSITY verbose\n$sql");
 	}
-	my $after = server_time();
+	my $after = $boot_time + clock_gettime(CLOCK_BOOTTIME);
 
 	return $1 if $err =~ /ERROR:  (\w{5}):/;
 	my ($min, $max) = $out =~ /^ids\|([\d.]+)\|([\d.]+)$/m or die "no ids: $out $err";

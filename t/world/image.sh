@@ -1,8 +1,8 @@
 #!/bin/bash
 #
 # Test doc/kubernetes.md and packaging/Dockerfile: the image of packaging/image, unpacked, with a
-# server that finds the extension in it by only two settings, the SQL tests, and the
-# settings of the manifests; and the steps of Dockerfile.  Runs on each version of
+# server that finds the extension in it by only two settings, the SQL tests, the entry point, and
+# the settings of the manifests; and the steps of Dockerfile.  Runs on each version of
 # PostgreSQL from 18 on, in the directory with the release that has it.
 #
 # usage: t/world/image.sh, as root
@@ -27,6 +27,14 @@ if [ -z "${SNOWFLAKE_RELEASE-}" ]; then
 	[ "$(id -u)" -eq 0 ] || die "needs root"
 	need_packages debootstrap python3-yaml
 	/usr/bin/python3 t/world/manifests.py check && status=0 || status=1
+	entry_point=$(mktemp --directory --tmpdir snowflake-entry-point.XXXXXX)
+	printf '#!/bin/sh\necho "$*"\n' >"$entry_point/docker-entrypoint.sh"
+	chmod 755 "$entry_point/docker-entrypoint.sh"
+	check "the worker id is the number of the pod" "$(HOSTNAME=orders-3 PATH=$entry_point:$PATH \
+		sh doc/servers/statefulset.sh -p 5432)" = "postgres -c snowflake.worker_id=3 -p 5432"
+	check "a host name without a number fails" "$(HOSTNAME=orders sh doc/servers/statefulset.sh 2>&1)" = \
+		'host name does not end with a number: "orders"'
+	rm -r "$entry_point"
 	for version in "${!debian_release[@]}"; do
 		[ "$version" -ge 18 ] || continue
 		stage check_in_release "$version"
@@ -86,6 +94,11 @@ as_user make -C "$work/source" PG_CONFIG="$bindir/pg_config" TAP_TESTS= installc
 [ "$passed" = yes ] || { tail -n 20 "$work/tests.log"; head -n 60 "$work/source/regression.diffs"; } | sed 's/^/# /'
 check "the SQL tests pass" "$passed" = yes
 check "all of the SQL tests run" "$(grep -cE '^ok [0-9]+ ' "$work/tests.log")" -eq "$(make --silent PG_CONFIG="$bindir/pg_config" print-REGRESS print-ISOLATION | wc -w)"
+
+echo 'snowflake.worker_id = 7' >>"$work/data/postgresql.conf"
+restart
+as_user make -C "$work/source" PG_CONFIG="$bindir/pg_config" usual-settings >"$work/usual.log" 2>&1 && usual=yes || usual=no
+check "they need the default settings, and say so" "$usual $(grep -c 'this one has snowflake.worker_id = 7$' "$work/usual.log")" = "no 1"
 
 # The settings of the manifests
 query 'CREATE EXTENSION snowflake_registry; CREATE EXTENSION snowflake'

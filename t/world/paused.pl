@@ -1,7 +1,7 @@
 # Two servers lease the only worker id from a registry.  Servers, or only some backends,
 # are paused for longer than the lease, and restarted.  The clock of the second server
 # is behind, so that it would make the ids of the first one again, even if a busy machine
-# lets it take over late.
+# lets it take over late.  Then, a host name that is hard to look up, and a failover of the registry.
 
 use SnowflakeTest;
 
@@ -139,6 +139,79 @@ foreach my $mutant (with_mutants() ? sort keys %rounds : ())
 		last if $duplicates > 0;
 	}
 	cmp_ok($duplicates, '>', 0, "mutant that $mutant: duplicates are found");
+}
+
+# The lookup of a host name takes long.
+my $resolver = PostgreSQL::Test::Utils::tempdir() . '/slow_resolver';
+append_to_file("$resolver.c", <<'EOC');
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <unistd.h>
+/* Like a resolver whose name servers are silent, it goes on when a signal arrives. */
+int getaddrinfo(const char *node, const char *service, const struct addrinfo *hints, struct addrinfo **result)
+{
+	__typeof__(getaddrinfo) *next = dlsym(RTLD_NEXT, "getaddrinfo");
+	unsigned left;
+	if (node == NULL || sscanf(node, "slow%u.invalid", &left) != 1)
+		return next(node, service, hints, result);
+	while (left > 0)
+		left = sleep(left);
+	return EAI_AGAIN;
+}
+EOC
+system_or_bail('gcc', '-shared', '-fPIC', '-o', "$resolver.so", "$resolver.c");
+my $lookup = new_server('lookup', preload => 1, 'snowflake.registry' => 'host=slow10.invalid');
+$lookup->stop;
+my $log_end = -s $lookup->logfile;
+start_with_library($lookup, "$resolver.so");
+sql_becomes_true($lookup, "SELECT lease_state = 'not asked' FROM snowflake_status()", 'a host name is looked up');
+sql($lookup, 'CREATE DATABASE dropped');
+sql($lookup, "SET statement_timeout = '5s';\nDROP DATABASE dropped");
+$lookup->wait_for_log(qr/could not lease .*: could not translate host name/, $log_end);
+pass('a database was dropped meanwhile');
+$lookup->stop;
+
+# A failover of the registry, while the clock of the server is behind by an hour.  If no lease
+# can be missing, it goes unnoticed; if one can, there are no ids for 2 x max_clock_lead +
+# max_lease.
+foreach my $asynchronous ('false', 'true')
+{
+	my $old = new_registry("old_$asynchronous");
+	sql($old,
+		"UPDATE snowflake_registry.registry SET asynchronous_standbys = $asynchronous, max_clock_lead = '1 s', max_lease = '8 s';
+UPDATE snowflake_registry.registry SET former_reach = '0'"
+	);
+	my $new = new_standby($old, "new_$asynchronous");
+	my ($hosts, $ports) = map { join ',', $old->$_, $new->$_ } 'host', 'port';
+	my $behind = new_server(
+		"behind_$asynchronous",
+		lease_from(
+			$old,
+			'snowflake.registry' => "host=$hosts port=$ports dbname=postgres target_session_attrs=read-write",
+			'snowflake.registry_lease' => '8s'),
+		clock => 1);
+
+	wait_for_lease($behind);
+	set_clock($behind, -3600);
+	my @clients = start_collectors($behind, 2);
+	sleep 4;
+	$old->wait_for_catchup($new, 'replay', $old->lsn('insert'));
+	$old->stop('immediate');
+	$new->promote;
+	my $promoted_at = time;
+	my $name = "a failover, with asynchronous standbys: $asynchronous";
+	sleep 10;
+	$behind->poll_query_until('postgres', 'SELECT snowflake_nextval() > 0') or die;
+	note(sprintf '%s: ids at the latest %.1f s after it', $name, time - $promoted_at);
+	my $found = stop_collectors(@clients);
+	is(join(' ', sort keys %$found), $asynchronous eq 'true' ? 'SF004' : '', "$name: the errors of calls");
+	sql_is(
+		$behind,
+		"SELECT snowflake_timestamp(snowflake_nextval()) BETWEEN now() + interval '59 min' AND now() + interval '62 min'",
+		't', "$name: ids go on from where they were");
+	$_->stop foreach $behind, $new;
 }
 
 done_testing();

@@ -1,7 +1,8 @@
-# Snowflake ids in SQL and PL/pgSQL with leased worker ids, in copies of a database, and on
-# standbys that are promoted.
+# Snowflake ids in SQL and PL/pgSQL with leased worker ids, in copies of a database, with stepped
+# clocks, at the end of a layout, and on standbys that are promoted; and a move to the extension.
 
-use Cwd qw(abs_path);
+use Cwd   qw(abs_path);
+use POSIX ();
 use SnowflakeTest;
 
 my $dir = abs_path(PostgreSQL::Test::Utils::tempdir());
@@ -118,6 +119,107 @@ foreach my $copy ('template_copy', 'restored_copy')
 }
 sql_is([ $node, 'template_copy' ], "$lease; $make", "t\n1", 'a copy leases another worker id');
 sql_is([ $node, 'original' ], "$lease; $make", "t\n0", 'the original keeps its own');
+
+#
+# Clocks
+#
+
+my $ahead = "snowflake_timestamp(snowflake_nextval()) > clock_timestamp()";
+add_sql_database($node, 'clocks', "'snowflake', 1, max_ahead => '1 hour', max_wait => '200 ms'");
+$id = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
+set_clock($node, -1800);
+sql_is(
+	[ $node, 'clocks' ], "SELECT snowflake_nextval() > $id, $ahead + interval '20 min'", 't|t',
+	'after a step back of half an hour, ids continue ahead of the clock');
+add_sql_database($node, 'hopeless', "'snowflake', 1, max_wait => '1 hour'");
+$node->safe_psql('hopeless', 'SELECT snowflake_nextval()');
+set_clock($node, -7200);
+sql_fails(
+	[ $node, 'hopeless' ], "SET statement_timeout = '30s'; SELECT snowflake_nextval()", 'SF001',
+	'a call does not begin to wait for longer than it may');
+sql_fails(
+	[ $node, 'clocks' ], 'SELECT snowflake_nextval()', 'SF001', 'after a step back of two hours, the call fails',
+	qr/too far ahead of the clock.*DETAIL: .*another 0[01]:\d\d:.*3600000 ms.*200 ms.*HINT: /s);
+set_clock($node, 0);
+sql_is(
+	[ $node, 'clocks' ], "SELECT snowflake_nextval() > $id, NOT $ahead + interval '1 min'", 't|t',
+	'when the clock is right again, ids are made');
+
+# A clock that was far ahead for a moment, and the remedy
+set_clock($node, 10 * 365 * 86400);
+my $far = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
+set_clock($node, 0);
+sql_fails([ $node, 'clocks' ], 'SELECT snowflake_nextval()', 'SF001', 'no ids after a clock that was far ahead');
+foreach my $settings ("'snowflake', 1", "'snowflake tick:10ms', 1", "'snowflake', NULL")
+{
+	sql_fails(
+		[ $node, 'clocks' ], "SELECT snowflake_configure($settings)", '55000',
+		"ids cannot continue with $settings", qr/choose a worker id that has never been used/);
+}
+sql_succeeds(
+	[ $node, 'clocks' ], "SET client_min_messages = warning; SELECT snowflake_configure('snowflake', 2)",
+	'ids can continue with a fresh worker id', qr/WARNING: .*begin at the clock again/);
+sql_is(
+	[ $node, 'clocks' ], "SELECT snowflake_nextval() BETWEEN $id AND $far, NOT $ahead + interval '1 min'", 't|t',
+	'at the time of the clock');
+sql_fails(
+	[ $node, 'clocks' ], "SELECT snowflake_configure('snowflake', 1)", '55000',
+	'but still not with the old worker id');
+sql([ $node, 'clocks' ], "SELECT snowflake_configure('snowflake', $_)") foreach 3, 2;
+sql_is([ $node, 'clocks' ], 'SELECT snowflake_worker_id(snowflake_nextval())', 2, 'worker ids may be changed then');
+
+# Before the epoch, and after the last tick
+add_sql_database($node, 'epoch', "'snowflake epoch:2090-01-01T00:00:00Z', 1");
+sql_fails([ $node, 'epoch' ], 'SELECT snowflake_nextval()', 'SF001', 'an epoch in the future is an error');
+add_sql_database($node, 'ended', "'uid-generator', 1");
+sql_fails([ $node, 'ended' ], 'SELECT snowflake_nextval()', 'SF003', 'a layout that has ended is an error');
+
+# A crash after ids of the last second of a layout, and a clock beyond it
+my $epoch = POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(time + 900 - (1 << 20) / 1000));
+add_sql_database($node, 'last_tick', "'time:20 worker:4 sequence:4 epoch:$epoch', 1, max_ahead => '1 hour'");
+sql_is(
+	[ $node, 'last_tick' ], q{
+SELECT last_instant - interval '1 s' AS instant FROM snowflake_capacity() \gset
+SELECT snowflake_advance(snowflake_first_from(:'instant'));
+SELECT snowflake_timestamp(snowflake_nextval()) - :'instant'}, "\n00:00:00.001", 'a layout has ids up to its end');
+foreach my $clock (1000, 10 * 365 * 86400, 0)
+{
+	restart_with($node, stop => 'immediate', clock => $clock);
+	sql_fails(
+		[ $node, 'last_tick' ], 'SELECT snowflake_nextval()', 'SF003',
+		"a crash, and a clock $clock s ahead: no id is left above the mark");
+}
+set_clock($node, 0);
+
+# An advance to the end of a layout leaves no ids, and none is made again.
+my $near_end = POSIX::strftime('%Y-%m-%dT%H:%M:%SZ', gmtime(time + 60 - (1 << 20) / 1000));
+add_sql_database($node, 'ends', "'time:20 worker:4 sequence:4 epoch:$near_end', 1, max_ahead => '1 hour'");
+sql_fails(
+	[ $node, 'ends' ],
+	'SELECT snowflake_advance((1 << 28) - 1); SELECT snowflake_advance((1 << 28) - 1); SELECT snowflake_nextval()',
+	'SF003', 'after an advance to the last tick, none is left');
+
+# Moving to the extension
+
+add_sql_database($node, 'moves', "'snowflake', 7");
+$node->safe_psql(
+	'moves', 'CREATE TABLE orders (id bigint PRIMARY KEY DEFAULT snowflake_nextval());
+INSERT INTO orders SELECT FROM generate_series(1, 100)');
+sql_fails([ $node, 'moves' ], 'CREATE EXTENSION snowflake', '42723', 'the extension cannot be created along with it');
+$node->safe_psql(
+	'moves', q{
+SELECT snowflake_nextval() AS last \gset
+BEGIN;
+DROP SCHEMA snowflake_sql CASCADE;
+CREATE EXTENSION snowflake;
+SELECT snowflake_advance(:last);
+ALTER TABLE orders ALTER COLUMN id SET DEFAULT snowflake_id();
+COMMIT;
+INSERT INTO orders SELECT FROM generate_series(1, 100)});
+sql_is(
+	[ $node, 'moves' ],
+	'SELECT count(*), count(*) FILTER (WHERE id <= previous) FROM (SELECT id, lag(id) OVER (ORDER BY ctid) AS previous FROM orders) AS pairs',
+	'200|0', 'a table gets greater ids');
 $node->stop;
 
 #
