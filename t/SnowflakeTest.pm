@@ -462,7 +462,7 @@ sub make_ids
 	  $from // 0;
 	my ($begin, $end, @ids);
 
-	set_clock($node, $from - 0.5 - time) if defined $from;
+	set_clock($node, $from - 2 - time) if defined $from;
 	do
 	{
 		my ($earlier, @more) = split /\n/,
