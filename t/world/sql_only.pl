@@ -124,6 +124,7 @@ sql_is([ $node, 'original' ], "$lease; $make", "t\n0", 'the original keeps its o
 # Clocks
 #
 
+set_clock($node, 0);
 my $ahead = "snowflake_timestamp(snowflake_nextval()) > clock_timestamp()";
 add_sql_database($node, 'clocks', "'snowflake', 1, max_ahead => '1 hour', max_wait => '200 ms'");
 $id = $node->safe_psql('clocks', 'SELECT snowflake_nextval()');
