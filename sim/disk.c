@@ -367,7 +367,8 @@ LockRelease(const LOCKTAG *tag, LOCKMODE lockmode, bool for_session)
  */
 
 Buffer
-ReadBufferWithoutRelcache(RelFileLocator file, ForkNumber fork, BlockNumber block,
+ReadBufferWithoutRelcache(RelFileLocator file, ForkNumber fork,
+						  BlockNumber block,
 						  ReadBufferMode mode, BufferAccessStrategy strategy,
 						  bool permanent)
 {

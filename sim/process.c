@@ -110,7 +110,7 @@ is_ready(const Process *process)
 	}
 }
 
-/* Choose who goes on.  If all sleep, time passes; if all wait, it is the end. */
+/* Choose who goes on.  If all sleep, time passes.  NULL if all wait. */
 static Process *
 choose(void)
 {

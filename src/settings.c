@@ -164,22 +164,28 @@ SettingsDefine(void)
 							"Sets how far ids can be ahead of the time that they follow.",
 							"Ids are ahead of it while they are needed faster than the layout provides them. -1 means no bound.",
 							&setting_max_ahead, 5000, -1, INT_MAX, PGC_SIGHUP,
-							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL,
+							NULL, NULL);
 	DefineCustomIntVariable("snowflake.max_set_back",
 							"Sets how far the clock can be set back while ids go on.",
 							"Ids go on from where they were, a little slower than the clock, until it has caught up. If it was set back further, calls wait or fail. -1 means no bound.",
-							&setting_max_set_back, 86400, -1, INT_MAX, PGC_SIGHUP,
-							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+							&setting_max_set_back, 86400, -1, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL, NULL,
+							NULL, NULL);
 	DefineCustomIntVariable("snowflake.max_jump",
 							"Sets how far the clock can jump ahead before it is refused.",
 							"Smaller jumps are followed once they have lasted for some seconds. If a larger one is right, raise this until ids have been made. -1 means no bound.",
-							&setting_max_jump, 365 * 86400, -1, INT_MAX, PGC_SIGHUP,
-							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+							&setting_max_jump, 365 * 86400, -1, INT_MAX,
+							PGC_SIGHUP,
+							GUC_UNIT_S | GUC_ALLOW_IN_PARALLEL, NULL,
+							NULL, NULL);
 	DefineCustomIntVariable("snowflake.max_wait",
 							"Sets how long a call waits for the clock, a lease or the mark before it fails.",
 							"A call waits for the clock when its id would be further ahead of it than snowflake.max_ahead allows.",
 							&setting_max_wait, 1000, 0, INT_MAX, PGC_USERSET,
-							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL, NULL, NULL);
+							GUC_UNIT_MS | GUC_ALLOW_IN_PARALLEL, NULL,
+							NULL, NULL);
 	DefineCustomStringVariable("snowflake.layout",
 							   "Sets how the bits of an id are divided into fields.",
 							   "A preset such as \"twitter\", or fields with their bits, tick and epoch. A change takes effect at the next start of the server.",

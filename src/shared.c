@@ -14,9 +14,9 @@
  * mark hold everything that matters, a slot without sessions can go to another
  * database.
  *
- * Note about locking issues: what the lock guards is in snowflake.h.  It is held for a few instructions at a time, never while
- * waiting, and taken last: after heavyweight locks and after the content locks
- * of buffers.
+ * Note about locking issues: what the lock guards is in snowflake.h.  It is
+ * held for a few instructions at a time, never while waiting, and taken last:
+ * after heavyweight locks and after the content locks of buffers.
  *
  *-------------------------------------------------------------------------
  */

@@ -161,6 +161,7 @@ wait_report_far(const Layout *layout, const Worker *worker, int64 tick,
 				const FoundMark *found, const ClockReading *reading,
 				TimestampTz awaited)
 {
+	TimestampTz starts = LayoutTickToTimeCapped(layout, worker->lease_start);
 	char	   *wait = psprintf("The time that ids follow is %s, and has to reach %s before the next id. \"snowflake.max_ahead\" is %d%s, and \"snowflake.max_wait\" is %d ms.",
 								TIME_TEXT(reading->ids), TIME_TEXT(awaited),
 								setting_max_ahead, setting_max_ahead < 0 ? "" : " ms", setting_max_wait);
@@ -189,8 +190,7 @@ wait_report_far(const Layout *layout, const Worker *worker, int64 tick,
 				 errmsg("lease of a worker id for snowflake ids begins ahead of the clock"),
 				 errdetail("The lease is for worker id " INT64_FORMAT " and for ids from %s on. %s",
 						   worker->id,
-						   timestamptz_to_str(LayoutTickToTimeCapped(layout, worker->lease_start)),
-						   wait),
+						   timestamptz_to_str(starts), wait),
 				 errhint("Wait until the clock gets there: the lease begins above all ids that others can have made with this worker id. No other worker id was free, or the registry might have lost grants.")));
 	ereport(ERROR,
 			(StatsErrcode(ERRCODE_SNOWFLAKE_TOO_FAR_AHEAD),
