@@ -7,7 +7,9 @@
 -- taken in UTF-8, so that other programs can compute the same.
 --
 -- What the functions call is looked up now, once and for all: no search_path of a caller matters.
+-- If one of them exists already, none is created.
 
+BEGIN;
 CREATE EXTENSION IF NOT EXISTS pgcrypto;
 SELECT nspname AS pgcrypto FROM pg_namespace
 WHERE oid = (SELECT extnamespace FROM pg_extension WHERE extname = 'pgcrypto') \gset
@@ -69,3 +71,4 @@ BEGIN ATOMIC
 	)
 	SELECT a << 32 | b FROM step WHERE round = -1;
 END;
+COMMIT;

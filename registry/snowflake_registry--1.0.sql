@@ -229,8 +229,8 @@ LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp
 AS $$
 DECLARE
-	own CONSTANT text := snowflake_registry.own_history();
 	settings snowflake_registry.registry := snowflake_registry.begin_call(coalesce(duration, '0'), locks);
+	own CONSTANT text := snowflake_registry.own_history();
 BEGIN
 	IF settings.history <> own THEN
 		-- The first call after a promotion.  Grants may be missing here, even all of

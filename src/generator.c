@@ -152,7 +152,8 @@ static int64 claimed_tick = 0;	/* that was above the ceiling */
 static void
 generator_announce(const Layout *layout, const Worker *worker)
 {
-	if (pg_atomic_fetch_add_u32(&shared->announced, 1) > 0)
+	if (pg_atomic_read_u32(&shared->announced) > 0 ||
+		pg_atomic_fetch_add_u32(&shared->announced, 1) > 0)
 		return;
 
 	ereport(LOG_SERVER_ONLY,

@@ -41,7 +41,7 @@
 #endif
 #define SHMEM_MAGIC		0x534e4f57	/* "SNOW" */
 #ifndef SHMEM_VERSION
-#define SHMEM_VERSION	5
+#define SHMEM_VERSION	6
 #endif
 
 StaticAssertDecl(sizeof(SharedState) <= SHMEM_SIZE,

@@ -110,7 +110,7 @@ void
 StatsReset(void)
 {
 	StatsFold();
-	for (int i = 0; i < NUM_STATS; i++)
+	for (int i = 0; i < STATS_RESET_AT; i++)
 		pg_atomic_write_u64(&shared->counters[i], 0);
 	pg_atomic_write_u64(&shared->counters[STATS_RESET_AT],
 						GetCurrentTimestamp());

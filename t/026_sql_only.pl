@@ -2,8 +2,7 @@
 # extension, and with ids that are unique with 32 clients, stepped clocks, a crash, a
 # dump, a leased worker id, and a move to the extension.
 
-use Cwd   qw(abs_path);
-use POSIX ();
+use Cwd qw(abs_path);
 use SnowflakeTest;
 
 my $script = abs_path('sql-only/snowflake_sql--1.0.sql');
