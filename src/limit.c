@@ -28,8 +28,9 @@
  * in a row would carry it ahead.
  *
  * A mark above the guard was set by SQL.  Ids are above it from the next move
- * of the limit on.  If it, or a bound, is too far ahead of the id clock, the
- * limit is not moved, and calls wait or fail.
+ * of the limit on, which the first session in the slot makes due.  If it, or a
+ * bound, is too far ahead of the id clock, the limit is not moved, and calls
+ * wait or fail.
  *
  * Note about locking issues: reserved changes under the content locks of the
  * mark's pages, which are taken before the shared lock.  The limit is raised
@@ -158,10 +159,10 @@ limit_has_written(const Layout *layout, const DatabaseSlot *slot,
 }
 
 /*
- * Enter the slot of our database.  If it does not belong to the pages, it is
- * that of a database that is gone, and had our OID.  The id clock goes on from
- * what it was when a bound was written that we did not write.  False if the
- * mark is locked.
+ * Enter the slot of our database.  If it does not belong to the pages, it may
+ * be that of a database that is gone, and had our OID.  The id clock goes on
+ * from what it was when a bound was written that we did not write.  False if
+ * the mark is locked.
  */
 bool
 LimitEnter(const Layout *layout)
@@ -175,7 +176,9 @@ LimitEnter(const Layout *layout)
 	is_sound = MarkLockPages(&mark);
 	if (is_sound)
 	{
-		if (!limit_has_written(layout, my_slot, &mark.guard))
+		/* a copy of a copy of our database may come with a mark of its own */
+		if (!limit_has_written(layout, my_slot, &mark.guard) ||
+			(mark.value > mark.guard.bound && SlotIsOurs()))
 		{
 			if (my_slot->reserved != 0)
 				SlotForget();
@@ -233,7 +236,8 @@ LimitPeek(const Layout *layout, const DatabaseSlot *slot, Mark *mark,
 	{
 		*has_written = layout != NULL && slot != NULL &&
 			slot->database == MyDatabaseId &&
-			limit_has_written(layout, slot, &mark->guard);
+			limit_has_written(layout, slot, &mark->guard) &&
+			(mark->value <= mark->guard.bound || slot->sessions > 0);
 		MarkUnlockPages(mark);
 	}
 	MarkClose(mark);

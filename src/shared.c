@@ -247,10 +247,23 @@ slot_clear(DatabaseSlot *slot)
 	slot->reserved = 0;
 }
 
+/* Whether no other session is in the slot of our database. */
+bool
+SlotIsOurs(void)
+{
+	bool		is_ours;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	is_ours = my_slot->sessions == 1;
+	LWLockRelease(&shared->lock);
+	return is_ours;
+}
+
 /*
  * Forget what is known of our database, as after a start, because it does not
  * describe the present pages, which the caller has locked.  Nobody is about to
- * raise the limit: who has written the pages has made them match the slot.
+ * raise the limit: who has written the pages has made them match the slot, or
+ * has left it.
  */
 void
 SlotForget(void)

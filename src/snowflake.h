@@ -240,6 +240,7 @@ extern const Layout *SharedLayoutToRead(void);
 extern const Layout *SharedLayoutIfFixed(void);
 extern DatabaseSlot *SlotPeek(void);
 extern void SlotEnter(void);
+extern bool SlotIsOurs(void);
 extern void SlotForget(void);
 
 /*

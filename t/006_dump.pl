@@ -173,6 +173,14 @@ foreach my $strategy ('wal_log', 'file_copy')
 	continues($target, $database, $template, "$database, restart");
 }
 
+# created again with the same OID, from a copy in which the mark was set
+sql($target, 'CREATE DATABASE again OID 60001 TEMPLATE owner_plain');
+my $set =
+  sql([ $target, 'again' ], "SELECT snowflake_nextval(); SELECT snowflake_first_from(now() + '10 s')") =~ s/.*\n//r;
+sql($target, 'CREATE DATABASE copied TEMPLATE again; DROP DATABASE again');
+sql([ $target, 'copied' ], "SELECT setval('snowflake_internal.mark', $set)");
+sql($target, 'CREATE DATABASE again OID 60001 TEMPLATE copied');
+sql_is([ $target, 'again' ], "SELECT snowflake_nextval() > $set", 't', 'ids are above a mark that a copy comes with');
 $target->stop;
 
 # Loaded into the original database, which has moved on
