@@ -221,8 +221,8 @@ $$;
 COMMENT ON FUNCTION snowflake_registry.revoke_leases() IS
 'revoke all leases, and start new ones above everything that can have been granted; for use after grants were lost, as when a snapshot was restored';
 
--- Begin a call for a lease, and check everything that does not depend on the worker id.  Returns
--- the settings.
+-- Begin a call for a lease, which comes first because a wrong clock must not revoke leases, and
+-- check everything that does not depend on the worker id.  Returns the settings.
 CREATE FUNCTION snowflake_registry.check_call(clock timestamptz, duration interval, locks boolean)
 RETURNS snowflake_registry.registry
 LANGUAGE plpgsql VOLATILE PARALLEL UNSAFE
