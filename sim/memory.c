@@ -243,7 +243,6 @@ static const Field fields[] = {
 	/* never change once they are fixed */
 	FIELD(layout_fixed, BY_NOTHING, BY_LOCK),
 	FIELD(layout, BY_NOTHING, BY_LOCK),
-	FIELD(clock.doubted, BY_NOTHING, BY_LOCK),
 	FIELD(limit_moved, BY_NOTHING, BY_NOTHING),
 	/* of each slot */
 	FIELD(slots[0].reserved, BY_PAGES, BY_PAGES)

@@ -378,6 +378,8 @@ TimestampTz
 GetCurrentTimestamp(void)
 {
 	ProcessStep();
+	if (me != NULL)
+		PromiseLook();
 	return WallClock();
 }
 

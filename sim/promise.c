@@ -177,7 +177,6 @@ PromiseNoteClock(int64 elapsed)
 		Process    *process = &processes[i];
 
 		process->highest_since = Max(process->highest_since, believed);
-		process->wall_since = Max(process->wall_since, wall_offset);
 	}
 }
 
@@ -194,7 +193,7 @@ id_clock(const Disk *disk)
 
 	/* even before a clock was believed */
 	if (memory_exists)
-		ids = Max(ids, (int64) state->clock.pace.value + slow);
+		ids = Max(ids, state->clock.pace + slow);
 	if (memory_exists && state->clock.started)
 		ids = Max(ids, reference + state->clock.offset);
 	/* under the lock, it is about to be changed by what was read before */
@@ -211,13 +210,19 @@ id_clock(const Disk *disk)
 	return disk->guard.bound == 0 ? ids : Max(ids, disk->guard.clock);
 }
 
+/* A process reads the wall clock. */
+void
+PromiseLook(void)
+{
+	me->ids_looked = id_clock(TransactionSees(&databases[me->database]));
+}
+
 void
 PromiseCallBegins(void)
 {
 	me->ids_began = id_clock(TransactionSees(&databases[me->database]));
 	me->ahead_began = setting_max_ahead;
 	me->highest_since = believable();
-	me->wall_since = wall_offset;
 }
 
 /*
@@ -235,10 +240,7 @@ check_honesty(int64 id, uint64 tick)
 	int64		at_offset_0 = WALL_AT_REFERENCE_0 + reference;
 	int64		wall;
 
-	/*
-	 * Until somebody looks at the clock, ids go on at its pace; they look
-	 * when a reservation is used up.
-	 */
+	/* the id clock goes on at full pace until somebody looks */
 	envelope += elapsed > USECS_PER_SEC ? elapsed : elapsed - elapsed / 8;
 	if (was_set_back)
 		envelope += USECS_PER_SEC / 4;
@@ -247,17 +249,10 @@ check_honesty(int64 id, uint64 tick)
 	highest_since = believable();
 	was_set_back = false;
 
-	/*
-	 * Below the limit, the clock is followed unchecked, as far as ids have
-	 * been.
-	 */
-	wall = LayoutTickToTime(world_layout, me->reached);
-	wall = Max(envelope, wall) + Max(2 * USECS_PER_SEC, world_layout->tick);
-	wall = Min(wall, at_offset_0 + me->wall_since);
 	/* two clocks are not read at once */
-	if (ahead >= 0 && instant > Max(envelope, wall) + ahead + 20000)
+	if (ahead >= 0 && instant > envelope + ahead + 20000)
 		PromiseBroken("id " INT64_FORMAT " is ahead of the id clock by " INT64_FORMAT " us", id, instant - envelope);
-	wall = Max(wall, at_offset_0 + me->highest_since);
+	wall = at_offset_0 + me->highest_since;
 	if (ahead >= 0 && setting_max_set_back >= 0 &&
 		configuration == me->configuration &&
 		instant > wall + setting_max_set_back * USECS_PER_SEC + ahead +
@@ -287,10 +282,16 @@ PromiseNewServer(bool by_crash)
 static void
 check_lag(int64 id, uint64 tick)
 {
+	TimestampTz began = WALL_AT_REFERENCE_0 + me->began + wall_offset;
+	TimestampTz end = LayoutTickToTimeCapped(world_layout, tick + 1);
+
 	if (me->began <= stepped_at)
 		return;
-	if (LayoutTickToTimeCapped(world_layout, tick + 1) >
-		WALL_AT_REFERENCE_0 + me->began + wall_offset)
+	/* no step is in doubt */
+	if (num_stays == 1 && end + CLOCK_SMALLEST_STEP < began &&
+		tick < (uint64) world_layout->last_tick)
+		PromiseBroken("id " INT64_FORMAT " is " INT64_FORMAT " us older than its call", id, began - end);
+	if (end > began)
 	{
 		lags_at = 0;
 		return;
@@ -437,7 +438,7 @@ PromiseMark(void)
 	TimestampTz end = LayoutTickToTime(world_layout,
 									   world_layout->last_tick + 1);
 
-	if (me->ids_began > end + USECS_PER_SEC && setting_max_set_back < 0 &&
+	if (me->ids_looked > end + USECS_PER_SEC && setting_max_set_back < 0 &&
 		!plan.leased && strcmp(me->doing, "change") != 0 &&
 		strcmp(me->doing, "transaction") != 0)
 		PromiseBroken("%s writes a mark although the layout has ended",

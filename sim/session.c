@@ -33,11 +33,11 @@ begin_call(const char *name)
 
 	me->doing = name;
 	me->steps = 0;
+	me->flushes = 0;
 	me->began = reference;
 	PromiseCallBegins();
 	me->arena_used = 0;
 	me->marks = database->marks;
-	me->reached = database->furthest;
 	/* who has seen an id, or made an advance, may have told us */
 	me->above = me->furthest = 0;
 	if (RandomOneIn(2))

@@ -136,19 +136,20 @@ typedef struct Process
 	const char *doing;
 	Oid			extension;		/* when its statement began */
 	uint64		steps;			/* of the present call */
+	int			flushes;		/* that it has waited for */
 	int64		began;			/* when it began */
 	int			calls_left;
 	uint32		configuration;	/* that it has read */
 	int64		last_id;
 	int64		above;			/* ids of this call must be */
 	int			marks;			/* of the database, when the call began */
-	int64		ids_began;		/* the id clock then, */
+	int64		ids_looked;		/* the id clock at its last look, */
+	int64		ids_began;		/* and when the call began, */
 	int			ahead_began;	/* and max_ahead */
 	int64		highest_since;	/* offset that can have been believed since
-								 * then, */
-	int64		wall_since;		/* and that the clock has had */
-	uint64		reached;		/* tick of the database's ids then */
-	uint64		furthest;		/* the same; 0: nobody has told of it */
+								 * then */
+	uint64		furthest;		/* tick of the database's ids then; 0: nobody
+								 * has told of it */
 	Oid			extension_before;	/* that it saw when the call began */
 } Process;
 
@@ -335,6 +336,7 @@ extern int64 highest_ever;		/* offset of the clock that a server of this
 extern void PromiseBegin(void);
 extern void PromiseBroken(const char *format,...) pg_attribute_printf(1, 2);
 extern void PromiseCallBegins(void);
+extern void PromiseLook(void);
 extern void PromiseIds(int64 first, int64 last);
 extern void PromiseMark(void);
 extern void PromiseNoteClock(int64 elapsed);

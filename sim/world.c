@@ -361,7 +361,8 @@ start_glitch(void)
 {
 	glitch_ends_at = reference + RandomBelow(300000);
 	offset_after_glitch = wall_offset;
-	wall_offset = offsets[2];
+	wall_offset = RandomOneIn(2) ? offsets[2] :
+		wall_offset + RandomBelow(3 * USECS_PER_SEC);
 	PromiseNoteClock(0);
 	Say("a glitch sets the clock to " INT64_FORMAT " us from its start", wall_offset);
 }
@@ -725,7 +726,8 @@ WorldBegin(void)
 	plan.longest_stall = PICK(64, 1024, 16384);
 	plan.step_us = PICK(1, 20, 200, 2000, 20000);
 	plan.fault_every = PICK(100, 400, 2000, 2000, 10000);
-	plan.longest_flush = PICK(1, 1000, 10000, 200000);
+	plan.longest_flush = RandomOneIn(10) ? 5 * USECS_PER_SEC :
+		PICK(1, 1000, 10000, 200000);
 	plan.weak_memory = RandomOneIn(2);
 	plan.plain_steps = RandomOneIn(2);
 	plan.synchronous = RandomOneIn(4);

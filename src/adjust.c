@@ -102,7 +102,6 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		worker = GeneratorConfigure();
 		reading = WaitReadClock(layout);
 		ids_tick = LayoutTick(layout, reading.ids);
-		/* a clock past the end must not leave a mark there */
 		if (ids_tick > layout->last_tick)
 			ClockReportExhausted(layout);
 		if (!force && tick > LimitMaxAdvance(layout, ids_tick) + 1)

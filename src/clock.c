@@ -38,10 +38,6 @@
  *
  * The guard stores what it says, and a start goes on from there.
  *
- * Sessions need not look all the time: ids cannot pass the limit of their
- * database, so a step forward matters only to a session that finds the clock
- * at or beyond the limit.  See generator_find_range().
- *
  *-------------------------------------------------------------------------
  */
 #include "postgres.h"
@@ -157,7 +153,7 @@ ClockNoteStart(ClockState *clock)
 	offset = wall - reference;
 	start.offset = start.highest = Min(start.offset, offset);
 	*clock = start;
-	pg_atomic_init_u64(&clock->pace, (uint64) DT_NOBEGIN);
+	clock->pace = DT_NOBEGIN;
 }
 
 /* The reference clock at the pace of an id clock that is ahead. */
@@ -172,11 +168,10 @@ clock_slow(int64 reference)
  * believed clock.
  */
 static TimestampTz
-clock_paced(ClockState *clock, int64 reference)
+clock_paced(const ClockState *clock, int64 reference)
 {
-	int64		pace = (int64) pg_atomic_read_u64(&clock->pace);
-
-	return pace == DT_NOBEGIN ? DT_NOBEGIN : pace + clock_slow(reference);
+	return clock->pace == DT_NOBEGIN ? DT_NOBEGIN :
+		clock->pace + clock_slow(reference);
 }
 
 /*
@@ -184,7 +179,7 @@ clock_paced(ClockState *clock, int64 reference)
  * an instant of the reference clock.
  */
 static int64
-clock_jump(ClockState *clock, int64 offset, int64 reference)
+clock_jump(const ClockState *clock, int64 offset, int64 reference)
 {
 	int64		known = clock->checkpoint_offset;
 	TimestampTz paced = clock_paced(clock, reference);
@@ -257,21 +252,20 @@ clock_capped(TimestampTz paced, TimestampTz believed)
 TimestampTz
 ClockIds(TimestampTz believed)
 {
-	/* until a database with ids is entered, or the clock is set back */
-	if (likely((int64) pg_atomic_read_u64(&shared->clock.pace) == DT_NOBEGIN))
-		return believed;
-	return clock_capped(clock_paced(&shared->clock, ClockReference()),
-						believed);
+	TimestampTz paced;
+
+	LWLockAcquire(&shared->lock, LW_SHARED);
+	paced = clock_paced(&shared->clock, ClockReference());
+	LWLockRelease(&shared->lock);
+	return clock_capped(paced, believed);
 }
 
-/* The caller holds the lock. */
 static void
 clock_raise_ids(ClockState *clock, TimestampTz ids, int64 reference)
 {
-	int64		pace = ids - clock_slow(reference);
+	TimestampTz pace = ids - clock_slow(reference);
 
-	if (pace > (int64) pg_atomic_read_u64(&clock->pace))
-		pg_atomic_write_u64(&clock->pace, (uint64) pace);
+	clock->pace = Max(clock->pace, pace);
 }
 
 /* Let the id clock go on from an instant, unless it is later already. */
@@ -339,7 +333,7 @@ clock_judge(ClockState *clock, ClockReading *reading)
 
 /* Complete a reading by the id clock. */
 static void
-clock_add_ids(ClockState *clock, ClockReading *reading)
+clock_add_ids(const ClockState *clock, ClockReading *reading)
 {
 	TimestampTz paced = clock_paced(clock, reading->reference);
 
@@ -371,14 +365,15 @@ ClockRead(void)
 	noted = clock->noted;
 	is_usual = clock->started && !clock->doubted &&
 		llabs(wall - reference - clock->offset) < CLOCK_SMALLEST_STEP;
-	LWLockRelease(&shared->lock);
 	if (is_usual)
 	{
 		reading.reference = reference;
 		reading.wall = reading.time = wall;
 		clock_add_ids(clock, &reading);
-		return reading;
 	}
+	LWLockRelease(&shared->lock);
+	if (is_usual)
+		return reading;
 	if (!noted)
 		checkpoint = clock_read_checkpoint();
 
@@ -386,9 +381,9 @@ ClockRead(void)
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	clock_note_offset(clock, checkpoint);
 	step = clock_judge(clock, &reading);
+	clock_add_ids(clock, &reading);
 	LWLockRelease(&shared->lock);
 
-	clock_add_ids(clock, &reading);
 	if (llabs(step) >= CLOCK_SMALLEST_STEP)
 		clock_note_step(step, reading.time);
 	return reading;
@@ -407,9 +402,6 @@ ClockPeek(TimestampTz ids)
 	LWLockAcquire(&shared->lock, LW_SHARED);
 	clock = shared->clock;
 	LWLockRelease(&shared->lock);
-	/* where atomics have locks, somebody may have locked it to read it */
-	pg_atomic_init_u64(&clock.pace,
-					   pg_atomic_read_u64(&shared->clock.pace));
 	if (!clock.noted)
 		clock_note_offset(&clock, clock_read_checkpoint());
 	if (ids != DT_NOBEGIN)

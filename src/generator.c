@@ -49,13 +49,11 @@
  * generator.c	from, end		ticks that a call may use, see below
  *				ceiling			tick above which a call has to wait
  *				claim			id that is taken before that wait
- *				overtaken		limit that the id clock passes during a call
  * settings.c	problem			with a setting, so that no id is made
  *
  * A call may use the ticks from one instant on and before another:
  *
- *		from	the latest of	the id clock or, if that has passed the limit
- *								since the call began, the tick before the limit
+ *		from	the latest of	the id clock, when the call looked first
  *								the floor of the database		limit.c
  *								the start of the worker's lease	worker.c
  *								the session's next tick, if its worker changed
@@ -68,7 +66,7 @@
  * "from" or, if it is ahead, in its next tick, and that is before the end, we
  * open a window there.  If not, generator_make_room() deals with the end that
  * is in the way: it moves the limit, waits, or throws the error of that end.
- * Then we look at everything again.
+ * Then we look again.
  *
  * The ceiling is max_ahead after the id clock, or half of that for a session
  * that comes again within two ticks: those who take all they can get leave the
@@ -102,14 +100,10 @@
 /* The ticks that a call may use, and what they follow from. */
 typedef struct TickRange
 {
-	/* whole only if the call has looked, rather than read the wall clock */
 	ClockReading reading;
-	bool		has_looked;
-	int64		wall_tick;
-	int64		first_ids_tick; /* of the id clock, when the call began */
+	int64		ids_tick;		/* of the id clock */
+	int64		first_ids_tick; /* the lowest that the call has seen */
 	bool		is_beyond_lease;	/* the id clock; ids go by the believed */
-	bool		is_overtaken;	/* the id clock has passed the limit since the
-								 * call began */
 	int64		floor;
 	int64		limit;
 	int64		lease_end;
@@ -138,7 +132,6 @@ static struct
 	uint64		clock_length;	/* 0: no window is open */
 	int64		limit;			/* of the database, when it was opened */
 	int64		id_bits;		/* server bits and lane, in place */
-	int64		ahead;			/* see TickRange */
 }			current;
 
 static uint64 last_word = 0;	/* 0: none yet */
@@ -209,53 +202,30 @@ generator_is_configured(void)
 		config.worker.changes == pg_atomic_read_u32(&shared->changes);
 }
 
-/*
- * Compute the ticks that a call may use, for a wall clock of "now".  Below the
- * limit, a clock that was stepped ahead does no harm.  So check it only at the
- * limit, below the floor, where it was stepped back, while it is in doubt, and
- * if the caller has to "look", because it moves the limit or waits.
- */
+/* Look at the clock, and compute the ticks that a call may use. */
 static void
-generator_find_range(TimestampTz now, bool look, TickRange *range)
+generator_find_range(TickRange *range)
 {
 	const Layout *layout = &config.layout;
-	ClockReading *reading = &range->reading;
-	int64		ids_tick;
+
+	/* this may wait */
+	range->reading = WaitReadClock(layout);
 
 	range->limit = pg_atomic_read_u64(&my_slot->limit);
 	range->floor = LimitFloor(layout, range->limit);
 	range->lease_end = WorkerLeaseEnd(&config.worker);
-
-	range->wall_tick = LayoutTick(layout, now);
-	range->has_looked = look || range->wall_tick >= range->limit ||
-		range->wall_tick < range->floor || shared->clock.doubted;
-	if (range->has_looked)
-	{
-		*reading = WaitReadClock(layout);
-		range->wall_tick = LayoutTick(layout, reading->wall);
-	}
-	else
-	{
-		reading->time = now;
-		reading->ids = ClockIds(now);
-	}
 	range->is_beyond_lease =
-		LimitFollowLease(layout, range->lease_end, reading);
-	ids_tick = LayoutTick(layout, reading->ids);
+		LimitFollowLease(layout, range->lease_end, &range->reading);
+	range->ids_tick = LayoutTick(layout, range->reading.ids);
+	range->ceiling = range->ids_tick + range->ahead;
 
 	/*
-	 * If flushing takes longer than the reservation lasts, moving the limit
-	 * could go on forever.  So use the last tick of it, for this call only,
-	 * unless that tick is from before the call.
+	 * Whatever the call has waited for since its first look: if flushing
+	 * takes longer than the reservation lasts, the limit is behind the clock
+	 * again.
 	 */
-	range->first_ids_tick = Min(range->first_ids_tick, ids_tick);
-	range->is_overtaken = ids_tick >= range->limit &&
-		range->limit > range->first_ids_tick;
-	if (range->is_overtaken)
-		ids_tick = range->limit - 1;
-
-	range->ceiling = ids_tick + range->ahead;
-	range->from = Max(Max(ids_tick, range->floor),
+	range->first_ids_tick = Min(range->first_ids_tick, range->ids_tick);
+	range->from = Max(Max(range->first_ids_tick, range->floor),
 					  Max(config.worker.lease_start, config.next_tick));
 	range->end = Min(Min(range->limit, range->lease_end),
 					 layout->last_tick + 1);
@@ -272,7 +242,7 @@ generator_make_room(const TickRange *range, int64 tick)
 	LimitResult result;
 	FoundMark	found;
 
-	if (tick > layout->last_tick)
+	if (Max(tick, range->ids_tick) > layout->last_tick)
 	{
 		if (range->floor > layout->last_tick)
 			LimitReportExhausted(layout, range->floor);
@@ -308,7 +278,6 @@ generator_set_window(const TickRange *range, int lane, int64 lane_tick,
 	/* invariant 5, and the lease */
 	Assert(tick >= range->floor && tick >= config.worker.lease_start &&
 		   tick < range->end);
-	current.ahead = range->ahead;
 	current.limit = range->limit;
 	current.window.changes = config.worker.changes;
 	current.window.word = &shared->lanes[lane].word;
@@ -321,40 +290,26 @@ generator_set_window(const TickRange *range, int lane, int64 lane_tick,
 		current.window.initial |= pg_prng_uint64(&pg_global_prng_state) &
 			(config.sequence_mask >> 1);
 	current.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
-	current.clock_start = LayoutTickToTime(layout, range->wall_tick);
-	if (!range->is_overtaken && tick <= range->ceiling)
+	current.clock_start =
+		LayoutTickToTime(layout, LayoutTick(layout, range->reading.wall));
+	if (tick >= range->ids_tick && tick <= range->ceiling)
 		current.clock_length = layout->tick;
 }
 
-/*
- * Open a window: choose the tick that the next ids come from, and return it.
- * It can be above the ceiling; then the window is closed after the first take.
- */
-static int64
-generator_open_window(TimestampTz now, bool is_block)
+/* Open a window: choose the tick that the next ids come from. */
+static void
+generator_open_window(TickRange *range, bool again, bool is_block)
 {
 	const Layout *layout = &config.layout;
-
-	/* before the session is configured, its tick is 0, and this false */
-	bool		again = LayoutSpan(served_at, now) < 2 * layout->tick;
-	bool		look = false;
-	bool		tried = false;
-	TickRange	range = {.first_ids_tick = PG_INT64_MAX};
 	int			lane;
 	int64		lane_tick;
 	int64		tick;
-	FoundMark	found;
 
 	current.clock_length = 0;
-	served_at = now;
-	StatsFoldNowAndThen(now);
 
 	/* after anything that takes time, look at everything again */
-	for (;; now = GetCurrentTimestamp())
+	for (;;)
 	{
-		bool		fits;
-		bool		moves_early;
-
 		CHECK_FOR_INTERRUPTS();
 		if (!generator_is_configured())
 		{
@@ -362,40 +317,19 @@ generator_open_window(TimestampTz now, bool is_block)
 			continue;
 		}
 
-		range.ahead = again ? LimitAhead(layout) / 2 : LimitAhead(layout);
-		generator_find_range(now, look, &range);
+		range->ahead = again ? LimitAhead(layout) / 2 : LimitAhead(layout);
+		generator_find_range(range);
 		lane = LaneMine(layout);
 		lane_tick = LaneNextTick(layout, lane);
-		tick = Max(range.from, lane_tick);
-		fits = tick < range.end && tick <= range.ceiling;
-
-		/* move the limit early, but try once only: nobody waits for it yet */
-		moves_early = fits && !tried && !range.is_overtaken &&
-			LimitHalfUsed(layout, tick);
-		if (fits && !moves_early)
+		tick = Max(range->from, lane_tick);
+		if (tick < range->end &&
+			(tick <= range->ceiling ||
+			 (claimed_tick <= range->ceiling &&
+			  WaitWouldDo(layout, tick, range->ahead, &range->reading))))
 			break;
-
-		look = true;
-		if (!range.has_looked)
-			continue;
-		if (moves_early)
-		{
-			(void) LimitMove(layout, &config.worker, tick, LIMIT_EARLY,
-							 &range.reading, &found);
-			tried = true;
-		}
-		else if (tick < range.end && claimed_tick <= range.ceiling &&
-				 WaitWouldDo(layout, tick, range.ahead, &range.reading))
-			break;
-		/* the last tick of the limit is full: go by the clock of now */
-		else if (range.is_overtaken)
-			range.first_ids_tick = PG_INT64_MAX;
-		else
-			generator_make_room(&range, tick);
+		generator_make_room(range, tick);
 	}
-
-	generator_set_window(&range, lane, lane_tick, tick, is_block);
-	return tick;
+	generator_set_window(range, lane, lane_tick, tick, is_block);
 }
 
 /* Take ids from the window.  Returns their number, 0 if it has none left. */
@@ -429,30 +363,40 @@ static pg_noinline int
 generator_take_slowly(TimestampTz now, int count, bool is_block,
 					  int64 tag_bits)
 {
+	const Layout *layout = &config.layout;
+
+	/* before the session is configured, its tick is 0, and this false */
+	bool		again = LayoutSpan(served_at, now) < 2 * layout->tick;
+	TickRange	range = {.first_ids_tick = PG_INT64_MAX};
 	int64		before = last_id;
+	int64		made;
 	int64		tick;
-	int64		claimed;
 	int			taken;
+	FoundMark	found;
 
-	for (;;)
+	served_at = now;
+	StatsFoldNowAndThen(now);
+	do
 	{
-		tick = generator_open_window(now, is_block);
+		generator_open_window(&range, again, is_block);
 		taken = generator_take(count, tag_bits);
-		if (taken > 0)
-			break;
-		now = GetCurrentTimestamp();
-	}
-	if (current.clock_length > 0)
-		return taken;
+	} while (taken == 0);
 
-	/* until the wait is over, no call has returned the id */
-	claimed_tick = tick;
-	claimed = last_id;
+	/* what follows may throw: until then, no call has returned the id */
+	made = last_id;
 	last_id = before;
-	while (!WaitForClock(&config.layout, &config.worker, tick, current.ahead,
-						 NULL))
-		served_at = GetCurrentTimestamp();
-	last_id = claimed;
+	tick = last_word >> layout->bits[FIELD_SEQUENCE];
+	if (tick > range.ceiling)
+	{
+		claimed_tick = tick;
+		while (!WaitForClock(layout, &config.worker, tick, range.ahead, NULL))
+			served_at = GetCurrentTimestamp();
+	}
+	/* nobody waits for the limit yet, so it need not be moved now */
+	else if (LimitHalfUsed(layout, tick))
+		(void) LimitMove(layout, &config.worker, tick, LIMIT_EARLY,
+						 &range.reading, &found);
+	last_id = made;
 	return taken;
 }
 

@@ -281,15 +281,12 @@ limit_open_mark(Mark *mark, bool must)
 
 /* Whether the limit still has to be moved. */
 static bool
-limit_is_due(const Layout *layout, int64 tick, LimitReason reason,
-			 int64 ids_tick)
+limit_is_due(const Layout *layout, int64 tick, LimitReason reason)
 {
 	int64		limit = pg_atomic_read_u64(&my_slot->limit);
 
 	if (reason >= LIMIT_ADVANCE)
 		return tick > LimitFloor(layout, limit);
-	if (tick > ids_tick + LimitAhead(layout))
-		return false;
 	return reason == LIMIT_REACHED ?
 		tick >= limit || !LimitIsCovered(limit) : LimitHalfUsed(layout, tick);
 }
@@ -338,16 +335,21 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	int64		begin;
 	XLogRecPtr	lsn;
 
-	if (worker->changes != pg_atomic_read_u32(&shared->changes) ||
-		!limit_is_due(layout, tick, reason, LayoutTick(layout, reading->ids)))
-		return LIMIT_LOOK_AGAIN;
-	if (!MarkLockPages(mark))
-		return LIMIT_DAMAGED;
-
 	/* the look may be old, and others may have raised the id clock since */
 	ids = ClockIds(reading->time);
 	/* without max_set_back, which may be raised before the next start */
 	paced = reading->time + reading->set_back;
+	ids_tick = LayoutTick(layout, ids);
+	/* beyond the lease, ids go by the believed clock */
+	if (ids_tick >= lease_end)
+		ids_tick = LayoutTick(layout, reading->time);
+
+	/* a clock past the end of the layout must not leave a mark there */
+	if (worker->changes != pg_atomic_read_u32(&shared->changes) ||
+		!limit_is_due(layout, tick, reason) || ids_tick > layout->last_tick)
+		return LIMIT_LOOK_AGAIN;
+	if (!MarkLockPages(mark))
+		return LIMIT_DAMAGED;
 	LimitFind(layout, mark, limit_has_written(layout, my_slot, &mark->guard),
 			  ids, found);
 	if ((found->is_far && reason != LIMIT_FORCE) ||
@@ -364,10 +366,6 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 		ClockRaiseIds(forced);
 		ids = Max(ids, forced);
 	}
-	ids_tick = LayoutTick(layout, ids);
-	/* beyond the lease, ids go by the believed clock */
-	if (ids_tick >= lease_end)
-		ids_tick = LayoutTick(layout, reading->time);
 	/* reserve no further than the lease, whatever the clock says */
 	ids_tick = Min(ids_tick, lease_end);
 	tick = Max(Max(tick, ids_tick), found->tick);

@@ -73,7 +73,7 @@ shared_initialize(SHMEM_INIT_ARGS)
 	state->lease.worker_id = -1;
 	pg_atomic_init_u64(&state->lease.end, 0);
 	pg_atomic_init_u32(&state->announced, 0);
-	pg_atomic_init_u64(&state->clock.pace, (uint64) DT_NOBEGIN);
+	state->clock.pace = DT_NOBEGIN;
 	ConditionVariableInit(&state->limit_moved);
 	pg_atomic_init_u32(&state->changes, 0);
 	for (int i = 0; i < NUM_STATS; i++)

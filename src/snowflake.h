@@ -112,8 +112,8 @@ extern void StatsAddStepBack(int64 step, TimestampTz now);
 extern void StatsReset(void);
 
 /*
- * shared.c: the shared memory.  One lock guards all but atomics, "reserved",
- * and flags that are read without it.
+ * shared.c: the shared memory.  One lock guards all but atomics and "reserved",
+ * but "layout_fixed" is read without it.
  */
 
 /* The most lanes, however wide the field of the layout is. */
@@ -142,10 +142,7 @@ typedef struct DatabaseSlot
 	int64		reserved;		/* guarded by the pages' locks, see limit.c */
 } DatabaseSlot;
 
-/*
- * Offsets are the wall clock minus the reference clock, in us.  "doubted" is
- * read without the lock as well.
- */
+/* Offsets are the wall clock minus the reference clock, in us. */
 typedef struct ClockState
 {
 	bool		noted;			/* the two offsets of the start are set */
@@ -160,7 +157,7 @@ typedef struct ClockState
 	 * Where the id clock goes on if it is ahead of the believed clock: the
 	 * instant minus seven eighths of the reference clock; DT_NOBEGIN at first
 	 */
-	pg_atomic_uint64 pace;
+	TimestampTz pace;
 
 	/* while in doubt; instants are those of the reference clock, in us */
 	int64		lowest;			/* lowest offset that was seen */
