@@ -164,6 +164,7 @@ XLogFlush(XLogRecPtr lsn)
 		PromiseBroken("%s moves the limit again and again", me->doing);
 	target = written;
 	longest = plan.longest_flush * (RandomOneIn(50) ? 20 : 1);
+	longest = Min(longest, 5 * USECS_PER_SEC);
 	ProcessSleep(RandomBelow(longest + 1), PROCESS_FLUSHES);
 	flushed = Max(flushed, target);
 }

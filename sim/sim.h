@@ -143,7 +143,7 @@ typedef struct Process
 	int64		last_id;
 	int64		above;			/* ids of this call must be */
 	int			marks;			/* of the database, when the call began */
-	int64		ids_looked;		/* the id clock at its last look, */
+	int64		ids_looked;		/* the id clock before its last look, */
 	int64		ids_began;		/* and when the call began, */
 	int			ahead_began;	/* and max_ahead */
 	int64		highest_since;	/* offset that can have been believed since

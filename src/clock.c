@@ -277,6 +277,17 @@ ClockRaiseIds(TimestampTz ids)
 	LWLockRelease(&shared->lock);
 }
 
+/* Complete a reading by the id clock. */
+static void
+clock_add_ids(const ClockState *clock, int64 reference, ClockReading *reading)
+{
+	TimestampTz paced = clock_paced(clock, reference);
+
+	reading->ids = clock_capped(paced, reading->time);
+	Assert(reading->ids >= reading->time);
+	reading->set_back = paced > reading->time ? paced - reading->time : 0;
+}
+
 /*
  * Judge the wall clock, and note in *clock what follows.  Returns the step
  * that is believed now, in us.
@@ -321,25 +332,14 @@ clock_judge(ClockState *clock, ClockReading *reading)
 	/* what is used, even while the first look is in doubt, is believed */
 	if (!reading->refused)
 		clock->started = true;
-	reading->reference = reference;
 	reading->wall = wall;
 	reading->time = reference + (reading->refused ? clock->offset : used);
 	reading->doubt = reading->refused || is_believed ? 0 : offset - used;
 	reading->doubted_for = clock->doubted ?
 		reference - clock->doubted_since : 0;
 	reading->jump = clock_jump(clock, offset, reference);
+	clock_add_ids(clock, reference, reading);
 	return step;
-}
-
-/* Complete a reading by the id clock. */
-static void
-clock_add_ids(const ClockState *clock, ClockReading *reading)
-{
-	TimestampTz paced = clock_paced(clock, reading->reference);
-
-	reading->ids = clock_capped(paced, reading->time);
-	Assert(reading->ids >= reading->time);
-	reading->set_back = paced > reading->time ? paced - reading->time : 0;
 }
 
 /*
@@ -367,9 +367,8 @@ ClockRead(void)
 		llabs(wall - reference - clock->offset) < CLOCK_SMALLEST_STEP;
 	if (is_usual)
 	{
-		reading.reference = reference;
 		reading.wall = reading.time = wall;
-		clock_add_ids(clock, &reading);
+		clock_add_ids(clock, reference, &reading);
 	}
 	LWLockRelease(&shared->lock);
 	if (is_usual)
@@ -381,7 +380,6 @@ ClockRead(void)
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	clock_note_offset(clock, checkpoint);
 	step = clock_judge(clock, &reading);
-	clock_add_ids(clock, &reading);
 	LWLockRelease(&shared->lock);
 
 	if (llabs(step) >= CLOCK_SMALLEST_STEP)
@@ -410,7 +408,6 @@ ClockPeek(TimestampTz ids)
 	/* sooner or later */
 	reading.refused = (!clock.started || reading.doubt > 0) &&
 		clock_is_too_far(reading.jump);
-	clock_add_ids(&clock, &reading);
 	return reading;
 }
 

@@ -27,7 +27,7 @@
  *				locked			a transaction may change or drop it
  * limit.c		limit			first tick that may have no ids yet
  *				floor			tick below which no window opens
- *				reservation		how far the limit is moved at a time
+ *				reservation		how far above a tick the limit is moved
  *				reserved		the limit for which the mark was written last
  *				covered			by the mark, on all standbys that are named
  *				found			value of the mark that was not written here
@@ -53,7 +53,7 @@
  *
  * A call may use the ticks from one instant on and before another:
  *
- *		from	the latest of	the id clock, when the call looked first
+ *		from	the latest of	the id clock, at the call's lowest look
  *								the floor of the database		limit.c
  *								the start of the worker's lease	worker.c
  *								the session's next tick, if its worker changed
@@ -72,13 +72,15 @@
  * that comes again within two ticks: those who take all they can get leave the
  * other half to those who come now and then.  A call whose tick is above the
  * ceiling takes its id first, and then waits until the ceiling gets there:
- * first come, first served.  It takes no id if the wait would be too long.  If
- * the wait is canceled, it takes no other one until the ceiling has got there.
+ * first come, first served.  It takes no id if the wait would be too long, or
+ * while the clock is in doubt, and no other one until its ceiling gets there.
  *
- * A window is used only while the clock stays in the tick in which the window
- * was opened, which may be earlier than the tick of the ids, and while nobody
- * moves the limit or reloads the configuration.  Until then, an id costs a
- * look at the clock, a few comparisons and a compare-and-swap.
+ * A window is used only while the wall clock stays in the tick in which the
+ * window was opened, which need not be the tick of the ids, and while nobody
+ * moves the limit, reloads the configuration, or makes a change.  Until then,
+ * an id costs a reading of that clock, a few comparisons and a
+ * compare-and-swap.  A window that is behind the clock or above the ceiling,
+ * or that of a block, serves one call.
  *
  * Why no id is made twice: while a server runs, two of its ids differ in lane,
  * tick or sequence (invariant 1 in lane.c).  Across a start they differ in the
@@ -102,8 +104,9 @@ typedef struct TickRange
 {
 	ClockReading reading;
 	int64		ids_tick;		/* of the id clock */
-	int64		first_ids_tick; /* the lowest that the call has seen */
-	bool		is_beyond_lease;	/* the id clock; ids go by the believed */
+	int64		lowest_ids_tick;	/* that the call has seen */
+	bool		is_beyond_lease;	/* the id clock is, and ids go by the
+									 * believed clock */
 	int64		floor;
 	int64		limit;
 	int64		lease_end;
@@ -113,7 +116,7 @@ typedef struct TickRange
 	int64		end;
 } TickRange;
 
-/* The session's copy of the layout in force, the settings and its worker. */
+/* The session's copy of the layout in force and its worker. */
 static struct
 {
 	TimestampTz reloaded_at;	/* by this session; 0: not configured yet */
@@ -137,7 +140,7 @@ static struct
 static uint64 last_word = 0;	/* 0: none yet */
 static int64 last_id = -1;		/* -1: none yet, or forgotten */
 
-/* when a window was opened, or the wait for one went on, last */
+/* when a call that opens a window began, or its wait went on, last */
 static TimestampTz served_at = 0;
 static int64 claimed_tick = 0;	/* that was above the ceiling */
 
@@ -202,6 +205,15 @@ generator_is_configured(void)
 		config.worker.changes == pg_atomic_read_u32(&shared->changes);
 }
 
+/* Take over the settings and the worker, which is returned. */
+const Worker *
+GeneratorConfigure(void)
+{
+	while (!generator_is_configured())
+		generator_configure();
+	return &config.worker;
+}
+
 /* Look at the clock, and compute the ticks that a call may use. */
 static void
 generator_find_range(TickRange *range)
@@ -220,12 +232,11 @@ generator_find_range(TickRange *range)
 	range->ceiling = range->ids_tick + range->ahead;
 
 	/*
-	 * Whatever the call has waited for since its first look: if flushing
-	 * takes longer than the reservation lasts, the limit is behind the clock
-	 * again.
+	 * A call that waits does not go by the clock of now: the limit that a
+	 * slow flush brings is behind that, and would be moved forever.
 	 */
-	range->first_ids_tick = Min(range->first_ids_tick, range->ids_tick);
-	range->from = Max(Max(range->first_ids_tick, range->floor),
+	range->lowest_ids_tick = Min(range->lowest_ids_tick, range->ids_tick);
+	range->from = Max(Max(range->lowest_ids_tick, range->floor),
 					  Max(config.worker.lease_start, config.next_tick));
 	range->end = Min(Min(range->limit, range->lease_end),
 					 layout->last_tick + 1);
@@ -292,7 +303,8 @@ generator_set_window(const TickRange *range, int lane, int64 lane_tick,
 	current.id_bits = config.worker.bits | LayoutPut(layout, FIELD_LANE, lane);
 	current.clock_start =
 		LayoutTickToTime(layout, LayoutTick(layout, range->reading.wall));
-	if (tick >= range->ids_tick && tick <= range->ceiling)
+	/* the next single id after a block begins at a random sequence */
+	if (!is_block && tick >= range->ids_tick && tick <= range->ceiling)
 		current.clock_length = layout->tick;
 }
 
@@ -311,12 +323,7 @@ generator_open_window(TickRange *range, bool again, bool is_block)
 	for (;;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (!generator_is_configured())
-		{
-			generator_configure();
-			continue;
-		}
-
+		(void) GeneratorConfigure();
 		range->ahead = again ? LimitAhead(layout) / 2 : LimitAhead(layout);
 		generator_find_range(range);
 		lane = LaneMine(layout);
@@ -325,7 +332,7 @@ generator_open_window(TickRange *range, bool again, bool is_block)
 		if (tick < range->end &&
 			(tick <= range->ceiling ||
 			 (claimed_tick <= range->ceiling &&
-			  WaitWouldDo(layout, tick, range->ahead, &range->reading))))
+			  WaitMayClaim(layout, tick, range->ahead, &range->reading))))
 			break;
 		generator_make_room(range, tick);
 	}
@@ -356,8 +363,9 @@ generator_take(int count, int64 tag_bits)
 }
 
 /*
- * Take ids from a new window, and wait until the ceiling gets there.  Not
- * inline, because then most ids would save registers that they do not need.
+ * Take ids from a new window.  Then wait until the ceiling gets there, or move
+ * the limit early.  Not inline, because then most ids would save registers
+ * that they do not need.
  */
 static pg_noinline int
 generator_take_slowly(TimestampTz now, int count, bool is_block,
@@ -365,9 +373,9 @@ generator_take_slowly(TimestampTz now, int count, bool is_block,
 {
 	const Layout *layout = &config.layout;
 
-	/* before the session is configured, its tick is 0, and this false */
+	/* before the session is configured, the tick is 0, and this false */
 	bool		again = LayoutSpan(served_at, now) < 2 * layout->tick;
-	TickRange	range = {.first_ids_tick = PG_INT64_MAX};
+	TickRange	range = {.lowest_ids_tick = PG_INT64_MAX};
 	int64		before = last_id;
 	int64		made;
 	int64		tick;
@@ -382,7 +390,7 @@ generator_take_slowly(TimestampTz now, int count, bool is_block,
 		taken = generator_take(count, tag_bits);
 	} while (taken == 0);
 
-	/* what follows may throw: until then, no call has returned the id */
+	/* if what follows throws, no call has returned the id */
 	made = last_id;
 	last_id = before;
 	tick = last_word >> layout->bits[FIELD_SEQUENCE];
@@ -392,8 +400,8 @@ generator_take_slowly(TimestampTz now, int count, bool is_block,
 		while (!WaitForClock(layout, &config.worker, tick, range.ahead, NULL))
 			served_at = GetCurrentTimestamp();
 	}
-	/* nobody waits for the limit yet, so it need not be moved now */
-	else if (LimitHalfUsed(layout, tick))
+	/* whatever comes of it: nobody waits for the limit yet */
+	else if (tick >= range.ids_tick && LimitHalfUsed(layout, tick))
 		(void) LimitMove(layout, &config.worker, tick, LIMIT_EARLY,
 						 &range.reading, &found);
 	last_id = made;
@@ -416,15 +424,6 @@ GeneratorNext(int64 tag_bits)
 	WaitBegin();
 	(void) generator_take_slowly(now, 1, false, tag_bits);
 	return last_id;
-}
-
-/* Take over the settings and the worker, which is returned. */
-const Worker *
-GeneratorConfigure(void)
-{
-	while (!generator_is_configured())
-		generator_configure();
-	return &config.worker;
 }
 
 /*
@@ -464,8 +463,6 @@ GeneratorReserve(int count, int64 *first, int64 *last)
 	TimestampTz now = GetCurrentTimestamp();
 	int			taken = generator_take_slowly(now, count, true, 0);
 
-	/* the next single id is to begin at a random sequence */
-	current.clock_length = 0;
 	*last = last_id;
 	*first = last_id - taken + 1;
 	return taken;

@@ -10,7 +10,7 @@
  *		Invariant 1.  The word of a lane only grows, and every id takes a word
  *		of its own.  So no two ids have the same lane, tick and sequence.
  *
- *		Invariant 2.  The words of a session increase: it keeps its lane, and
+ *		Invariant 2.  The ids of a session increase: it keeps its lane, and
  *		goes on in the next tick when its worker id changes.
  *
  * A session keeps a window: a tick of its lane to take ids from.  It depends

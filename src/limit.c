@@ -13,8 +13,8 @@
  *		named, by these as well.
  *
  *		Invariant 5.  No window is opened in a tick below the floor, and no
- *		call begins to use one under another limit than that it was opened
- *		under.  So ids are in the order of calls to within a reservation, and
+ *		call that begins after the limit was moved uses one that was opened
+ *		before.  So ids are in the order of calls to within a reservation, and
  *		no tick from before a start is used again, even if the clock was set
  *		back: the first limit comes with a floor above everything that the
  *		mark covered.
@@ -49,7 +49,7 @@
 
 #include "snowflake.h"
 
-/* How far the limit is moved, in us of id time. */
+/* How far above a tick the limit is moved, in us of id time. */
 #define RESERVATION		(2 * USECS_PER_SEC)
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
@@ -80,7 +80,7 @@ LimitFollowLease(const Layout *layout, int64 lease_end, ClockReading *reading)
 	return is_beyond;
 }
 
-/* By how many ticks the limit is moved. */
+/* A reservation, in ticks. */
 int64
 LimitReservation(const Layout *layout)
 {
@@ -125,7 +125,7 @@ LimitHalfUsed(const Layout *layout, int64 tick)
 	int64		limit = pg_atomic_read_u64(&my_slot->limit);
 	int64		floor = LimitFloor(layout, limit);
 
-	return tick < limit && tick >= floor && tick - floor >= limit - 1 - tick;
+	return tick < limit && tick - floor >= limit - 1 - tick;
 }
 
 /*
@@ -168,28 +168,26 @@ bool
 LimitEnter(const Layout *layout)
 {
 	Mark		mark;
-	bool		is_sound;
 
 	SlotEnter();
 	if (MarkOpen(&mark, MARK_READ) != MARK_OPENED)
 		return false;
-	is_sound = MarkLockPages(&mark);
-	if (is_sound)
+	if (!MarkLockPages(&mark))
 	{
-		/* a copy of a copy of our database may come with a mark of its own */
-		if (!limit_has_written(layout, my_slot, &mark.guard) ||
-			(mark.value > mark.guard.bound && SlotIsOurs()))
-		{
-			if (my_slot->reserved != 0)
-				SlotForget();
-			if (mark.guard.bound != 0)
-				ClockRaiseIds(mark.guard.clock);
-		}
-		MarkUnlockPages(&mark);
-	}
-	MarkClose(&mark);
-	if (!is_sound)
+		MarkClose(&mark);
 		MarkReportDamaged();
+	}
+	/* a copy of a copy of our database may come with a mark of its own */
+	if (!limit_has_written(layout, my_slot, &mark.guard) ||
+		(mark.value > mark.guard.bound && SlotIsOurs()))
+	{
+		if (my_slot->reserved != 0)
+			SlotForget();
+		if (mark.guard.bound != 0)
+			ClockRaiseIds(mark.guard.clock);
+	}
+	MarkUnlockPages(&mark);
+	MarkClose(&mark);
 	return true;
 }
 
@@ -259,8 +257,8 @@ LimitReportExhausted(const Layout *layout, int64 tick)
 
 /*
  * Open the mark for writing.  If another session writes it, and we "must" have
- * it, sleep until that is done: the lock would wake one session at a time, but
- * the condition variable wakes all of them.
+ * it, sleep for a while, or until that is done: the lock would wake one
+ * session at a time, but the condition variable wakes all of them.
  */
 static MarkOpenResult
 limit_open_mark(Mark *mark, bool must)
@@ -294,7 +292,7 @@ limit_is_due(const Layout *layout, int64 tick, LimitReason reason)
 /*
  * Raise the limit, now that everybody who has to has flushed the mark for it.
  * A process whose settings may be old cannot tell for others which standbys
- * are named now; but it has waited for them.
+ * are named now; but it has waited for those that are.
  */
 static void
 limit_raise(int64 limit)
@@ -329,7 +327,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	int64		lease_end = WorkerLeaseEnd(worker);
 	int64		limit;
 	TimestampTz ids;
-	TimestampTz paced;
+	TimestampTz paced = reading->time + reading->set_back;
 	int64		ids_tick;
 	int64		reserved_floor;
 	int64		begin;
@@ -337,8 +335,6 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 
 	/* the look may be old, and others may have raised the id clock since */
 	ids = ClockIds(reading->time);
-	/* without max_set_back, which may be raised before the next start */
-	paced = reading->time + reading->set_back;
 	ids_tick = LayoutTick(layout, ids);
 	/* beyond the lease, ids go by the believed clock */
 	if (ids_tick >= lease_end)
@@ -378,6 +374,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 		   LayoutLastIdBefore(layout, limit) >= mark->guard.bound);
 	my_slot->reserved = limit;
 	begin = ClockReference();
+	/* the guard goes by no max_set_back: it may be raised before a start */
 	paced = Max(paced, ids);
 	lsn = MarkWritePages(mark, LayoutLastIdBefore(layout, limit),
 						 Max(mark->guard.clock, paced));
@@ -394,7 +391,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 
 /*
  * Move the limit a reservation ahead of a tick, which becomes the floor unless
- * ids are further ahead.
+ * the id clock, the mark or an earlier move is further ahead.
  */
 LimitResult
 LimitMove(const Layout *layout, const Worker *worker, int64 tick,

@@ -312,7 +312,6 @@ MarkOpen(Mark *mark, MarkMode mode)
 	mark->mode = mode;
 	mark->lockmode = mode >= MARK_WRITE ? RowExclusiveLock : AccessShareLock;
 	mark->xlog = NULL;
-	mark->sequence = NULL;
 	do
 	{
 		if (mark_find_relations())

@@ -112,8 +112,8 @@ extern void StatsAddStepBack(int64 step, TimestampTz now);
 extern void StatsReset(void);
 
 /*
- * shared.c: the shared memory.  One lock guards all but atomics and "reserved",
- * but "layout_fixed" is read without it.
+ * shared.c: the shared memory.  One lock guards all but atomics, "reserved",
+ * and the layout and its flag, which are read without it.
  */
 
 /* The most lanes, however wide the field of the layout is. */
@@ -244,7 +244,7 @@ extern void SlotForget(void);
  * lane.c
  */
 
-/* What a session takes ids from: a tick of its lane, or its beginning. */
+/* What a session takes ids from: a tick of its lane. */
 typedef struct Window
 {
 	pg_atomic_uint64 *word;
@@ -312,7 +312,6 @@ extern void LaneEndChange(void);
 /* What a look at the clock has found; times in us. */
 typedef struct ClockReading
 {
-	int64		reference;		/* when this was read */
 	TimestampTz wall;
 	TimestampTz time;			/* believed */
 	TimestampTz ids;			/* the id clock */
@@ -376,7 +375,7 @@ extern PGDLLEXPORT TimestampTz WorkerEndLease(void);
 typedef struct Guard
 {
 	int64		bound;			/* all ids are at most this */
-	TimestampTz clock;			/* the id clock when the bound was written */
+	TimestampTz clock;			/* the id clock then, without max_set_back */
 	int64		database;		/* OID of the one for which it was written */
 	int64		system;			/* identifier of the server that wrote it */
 } Guard;
@@ -508,8 +507,8 @@ extern void WaitForMark(void);
 extern void WaitForLease(const Worker *worker);
 extern bool WaitForClock(const Layout *layout, const Worker *worker,
 						 int64 tick, int64 ahead, const FoundMark *found);
-extern bool WaitWouldDo(const Layout *layout, int64 tick, int64 ahead,
-						const ClockReading *reading);
+extern bool WaitMayClaim(const Layout *layout, int64 tick, int64 ahead,
+						 const ClockReading *reading);
 extern bool WaitIsPossible(const Layout *layout, int64 tick, int64 ahead,
 						   const FoundMark *found,
 						   const ClockReading *reading);

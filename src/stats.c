@@ -50,7 +50,7 @@ stats_fold_at_end(XactEvent event, void *arg)
 		StatsFold();
 }
 
-/* Call this whenever a window is opened. */
+/* Call this before a window is opened. */
 void
 StatsFoldNowAndThen(TimestampTz now)
 {

@@ -258,8 +258,8 @@ WaitIsPossible(const Layout *layout, int64 tick, int64 ahead,
  * until it is not.
  */
 bool
-WaitWouldDo(const Layout *layout, int64 tick, int64 ahead,
-			const ClockReading *reading)
+WaitMayClaim(const Layout *layout, int64 tick, int64 ahead,
+			 const ClockReading *reading)
 {
 	return reading->doubt == 0 &&
 		wait_missing(layout, tick, ahead, reading) <= wait_max() - waited;

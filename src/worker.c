@@ -89,10 +89,10 @@ WorkerPutBits(Worker *worker, const Layout *layout)
 const char *
 WorkerUnfit(const Worker *worker, const Layout *layout)
 {
-	if (worker->id > LayoutLargest(layout, FIELD_WORKER))
-		return "snowflake.worker_id";
 	if (setting_datacenter_id > LayoutLargest(layout, FIELD_DATACENTER))
 		return "snowflake.datacenter_id";
+	if (worker->id > LayoutLargest(layout, FIELD_WORKER))
+		return "snowflake.worker_id";
 	return NULL;
 }
 
