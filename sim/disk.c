@@ -158,9 +158,14 @@ XLogFlush(XLogRecPtr lsn)
 	ProcessStep();
 	if (lsn <= flushed)
 		return;
-	/* a lease may end meanwhile, or others know of other standbys */
+
+	/*
+	 * unless, meanwhile, a lease ends, others name standbys, or another
+	 * database uses up the lane
+	 */
 	if (++me->flushes > MOST_FLUSHES && !plan.leased &&
-		configured_standby == 0 && strcmp(me->doing, "nextval") == 0)
+		configured_standby == 0 && plan.num_databases == 1 &&
+		strcmp(me->doing, "nextval") == 0)
 		PromiseBroken("%s moves the limit again and again", me->doing);
 	target = written;
 	longest = plan.longest_flush * (RandomOneIn(50) ? 20 : 1);

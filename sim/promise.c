@@ -133,7 +133,8 @@ note_clock(int64 elapsed)
 		stays[num_stays++].offset = offset;
 	}
 
-	if (offset < highest_offset + USECS_PER_SEC || !memory_exists ||
+	/* both are rounded up */
+	if (offset <= highest_offset + USECS_PER_SEC || !memory_exists ||
 		!((SharedState *) memory)->clock.noted)
 		highest_offset = Max(highest_offset, offset);
 	for (i = 0; i < num_stays; i++)
