@@ -221,7 +221,8 @@ PromiseLook(void)
 void
 PromiseCallBegins(void)
 {
-	me->ids_began = id_clock(TransactionSees(&databases[me->database]));
+	PromiseLook();
+	me->ids_began = me->ids_looked;
 	me->ahead_began = setting_max_ahead;
 	me->highest_since = believable();
 }

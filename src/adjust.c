@@ -102,6 +102,7 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		worker = GeneratorConfigure();
 		reading = WaitReadClock(layout);
 		ids_tick = LayoutTick(layout, reading.ids);
+		/* LimitMove() would refuse this forever */
 		if (ids_tick > layout->last_tick)
 			ClockReportExhausted(layout);
 		if (!force && tick > LimitMaxAdvance(layout, ids_tick) + 1)

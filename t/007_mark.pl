@@ -32,6 +32,15 @@ sleep 1.3;
 sql($node, 'SELECT snowflake_nextval()');
 sql_is($node, $extensions, $count + 1, 'a new session moves the limit if half of a reservation is used');
 
+# With unbounded borrowing, a crash skips no more.
+$node->stop;
+$node = new_server('borrow', 'snowflake.max_ahead' => -1, 'snowflake.layout' => 'time:41 worker:5');
+my $last = sql($node, 'SELECT max(snowflake_nextval()) >> 5 FROM generate_series(1, 300000)');
+$node->stop('immediate');
+$node->start;
+my $skipped = sql($node, 'SELECT snowflake_nextval() >> 5') - $last;
+cmp_ok($skipped, '>', 0, 'after 300 s were borrowed and a crash, ids begin above the mark');
+cmp_ok($skipped, '<=', 2010, 'a crash skips two seconds of them');
 $node->stop;
 
 # With a small max_ahead, the first call waits for up to a reservation, whatever
@@ -57,7 +66,7 @@ $node->stop;
 # The disk of the WAL is full when the mark is written: a limit on the size of files
 # keeps the server from creating another WAL file.
 $node = new_server('full', wal_writer_delay => '10s', restart_after_crash => 'off');
-my $last = sql($node, 'SELECT snowflake_nextval(); SELECT pg_switch_wal()') =~ s/\n.*//r;
+$last = sql($node, 'SELECT snowflake_nextval(); SELECT pg_switch_wal()') =~ s/\n.*//r;
 my ($postmaster) = split /\n/, slurp_file($node->data_dir . '/postmaster.pid');
 system_or_bail('prlimit', '--pid', $postmaster, '--fsize=8388608');
 my @ids = ($last);
