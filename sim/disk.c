@@ -159,12 +159,9 @@ XLogFlush(XLogRecPtr lsn)
 	if (lsn <= flushed)
 		return;
 
-	/*
-	 * unless, meanwhile, a lease ends, others name standbys, or another
-	 * database uses up the lane
-	 */
+	/* unless a lease ends, others name standbys, or they use up the lane */
 	if (++me->flushes > MOST_FLUSHES && !plan.leased &&
-		configured_standby == 0 && plan.num_databases == 1 &&
+		configured_standby == 0 && WorldHasAmpleIds() &&
 		strcmp(me->doing, "nextval") == 0)
 		PromiseBroken("%s moves the limit again and again", me->doing);
 	target = written;

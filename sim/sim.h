@@ -285,6 +285,7 @@ extern void WorldLoadSettings(void);
 extern void WorldSignal(void);
 extern void WorldLease(void);
 extern void WorldNewMark(Database *database);
+extern bool WorldHasAmpleIds(void);
 extern bool WorldMustGiveIds(void);
 
 /* disk.c */

@@ -678,6 +678,13 @@ WorldRest(void)
 	return true;
 }
 
+/* Whether a lane has more ids than are used here. */
+bool
+WorldHasAmpleIds(void)
+{
+	return LaneIdsPerSecond(world_layout) / LaneCount(world_layout) >= 8000;
+}
+
 /* Whether a call for an id must succeed. */
 bool
 WorldMustGiveIds(void)
@@ -689,7 +696,7 @@ WorldMustGiveIds(void)
 
 	return at_rest && step > last_step / 10 * 9 && me->began > rested_at &&
 		me->configuration == configuration &&
-		LaneIdsPerSecond(world_layout) / LaneCount(world_layout) >= 8000 &&
+		WorldHasAmpleIds() &&
 		WallClock() + USECS_PER_MINUTE < world_ends &&
 		me->ids_began + USECS_PER_MINUTE < world_ends &&
 		(bound >> world_layout->shift[FIELD_TIME]) < world_layout->last_tick &&

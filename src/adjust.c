@@ -102,9 +102,6 @@ snowflake_advance(PG_FUNCTION_ARGS)
 		worker = GeneratorConfigure();
 		reading = WaitReadClock(layout);
 		ids_tick = LayoutTick(layout, reading.ids);
-		/* LimitMove() would refuse this forever */
-		if (ids_tick > layout->last_tick)
-			ClockReportExhausted(layout);
 		if (!force && tick > LimitMaxAdvance(layout, ids_tick) + 1)
 			adjust_refuse_advance(layout, id);
 		result = LimitMove(layout, worker, tick,

@@ -253,7 +253,7 @@ generator_make_room(const TickRange *range, int64 tick)
 	LimitResult result;
 	FoundMark	found;
 
-	if (Max(tick, range->ids_tick) > layout->last_tick)
+	if (tick > layout->last_tick)
 	{
 		if (range->floor > layout->last_tick)
 			LimitReportExhausted(layout, range->floor);

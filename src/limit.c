@@ -340,10 +340,12 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	if (ids_tick >= lease_end)
 		ids_tick = LayoutTick(layout, reading->time);
 
-	/* a clock past the end of the layout must not leave a mark there */
 	if (worker->changes != pg_atomic_read_u32(&shared->changes) ||
-		!limit_is_due(layout, tick, reason) || ids_tick > layout->last_tick)
+		!limit_is_due(layout, tick, reason))
 		return LIMIT_LOOK_AGAIN;
+	/* a clock past the end of the layout must not leave a mark there */
+	if (ids_tick > layout->last_tick)
+		return LIMIT_ENDED;
 	if (!MarkLockPages(mark))
 		return LIMIT_DAMAGED;
 	LimitFind(layout, mark, limit_has_written(layout, my_slot, &mark->guard),
@@ -424,6 +426,8 @@ LimitMove(const Layout *layout, const Worker *worker, int64 tick,
 				 errhint("If the other server also makes ids, set \"snowflake.worker_id\" here to one that no other server has.")));
 	if (result == LIMIT_DAMAGED)
 		MarkReportDamaged();
+	if (result == LIMIT_ENDED && reason != LIMIT_EARLY)
+		ClockReportExhausted(layout);
 	if (result == LIMIT_IS_FAR && reason != LIMIT_EARLY &&
 		found->tick > layout->last_tick)
 		LimitReportExhausted(layout, found->tick);

@@ -452,6 +452,7 @@ typedef enum LimitResult
 	LIMIT_LOOK_AGAIN,			/* it was moved, or something has changed */
 	LIMIT_LOCKED,				/* a transaction is about to change the mark */
 	LIMIT_IS_FAR,				/* the mark is too far ahead of the clock */
+	LIMIT_ENDED,				/* in limit.c only: the layout has */
 	LIMIT_WRITTEN,				/* in limit.c only: the mark was */
 	LIMIT_DAMAGED				/* in limit.c only: the mark is */
 } LimitResult;
