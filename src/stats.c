@@ -7,9 +7,9 @@
  * count since the server was started or they were reset.  A process first
  * counts its ids in a variable, so that this costs no more than an addition.
  * It adds them to the counter at the end of a transaction, and once a second
- * during a long one.  Counters are exact, except for ids
- * that were pending during a reset.  Do not infer an order from them: of two
- * events, the later one may show up first.
+ * during a long one.  Counters are exact, except for ids that were pending
+ * during a reset.  Do not infer an order from them: of two events, the later
+ * one may show up first.
  *
  *-------------------------------------------------------------------------
  */
