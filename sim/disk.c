@@ -159,9 +159,9 @@ XLogFlush(XLogRecPtr lsn)
 	if (lsn <= flushed)
 		return;
 
-	/* unless a lease ends, others name standbys, or they use up the lane */
+	/* unless a lease ends, or others fill the lane meanwhile */
 	if (++me->flushes > MOST_FLUSHES && !plan.leased &&
-		configured_standby == 0 && WorldHasAmpleIds() &&
+		plan.num_databases == 1 && WorldHasAmpleIds() &&
 		strcmp(me->doing, "nextval") == 0)
 		PromiseBroken("%s moves the limit again and again", me->doing);
 	target = written;

@@ -440,6 +440,23 @@ note_configuration(void)
 		note_standbys();
 }
 
+/* Sessions, some of them or all, are told to read the configuration. */
+static void
+tell_sessions(bool all)
+{
+	for (int i = 0; i < plan.num_processes; i++)
+	{
+		if (processes[i].state == PROCESS_FREE ||
+			processes[i].configuration == configuration ||
+			0 <= *(int *) ProcessStatic(&processes[i],
+										&ParallelWorkerNumber) ||
+			(!all && !RandomOneIn(2)))
+			continue;
+		set_flag(&processes[i], &ConfigReloadPending);
+		ProcessSetLatch(&processes[i]);
+	}
+}
+
 /*
  * The operator changes a setting.  The checkpointer has read the change
  * before.
@@ -487,6 +504,9 @@ reload(void)
 			break;
 	}
 	note_configuration();
+	/* before walsenders have read which standbys to wait for */
+	if (standby_since == configuration)
+		tell_sessions(true);
 }
 
 /*
@@ -499,17 +519,7 @@ WorldSignal(void)
 	DiskReplicate();
 	if (RandomOneIn(2))
 		note_standbys();
-	for (int i = 0; i < plan.num_processes; i++)
-	{
-		if (processes[i].state == PROCESS_FREE ||
-			processes[i].configuration == configuration ||
-			0 <= *(int *) ProcessStatic(&processes[i],
-										&ParallelWorkerNumber) ||
-			!RandomOneIn(2))
-			continue;
-		set_flag(&processes[i], &ConfigReloadPending);
-		ProcessSetLatch(&processes[i]);
-	}
+	tell_sessions(false);
 }
 
 /* Drop a database, and create a copy of another one with its OID. */
@@ -536,7 +546,8 @@ copy_database(void)
 	TransactionCopy(&databases[to], &databases[from]);
 	note_found(&databases[to]);
 	/* a copy of itself, which has made no ids meanwhile */
-	if (memcmp(&databases[to].disk.guard, &before.guard, sizeof(Guard)) == 0 &&
+	if (databases[to].disk.guard.bound == before.guard.bound &&
+		databases[to].disk.guard.database == before.guard.database &&
 		databases[to].disk.value <= Max(before.value, before.guard.bound))
 	{
 		databases[to].disk.found = before.found;

@@ -54,9 +54,17 @@
 /* How many ms to sleep while another session moves the limit. */
 #define SLEEP_FOR_LIMIT	10
 
-/* the last limit that this process has moved to, and its last reload then */
-static int64 limit_own = 0;
-static TimestampTz limit_own_reload = 0;
+/*
+ * Instead of MarkStandbys(): the synchronous standbys have flushed the mark,
+ * but by which names is not known, or none were named any more.
+ */
+#define SOME_STANDBYS	1
+
+/*
+ * Whoever has moved the limit to this one or a later one wrote the mark after
+ * we had read our settings, or was ourselves.
+ */
+static int64 limit_since_reload = 0;
 
 /* The first tick whose ids are all above an id; 0 if there is none. */
 static int64
@@ -104,18 +112,21 @@ LimitFloor(const Layout *layout, int64 limit)
 
 /*
  * Whether the synchronous standbys, if any are named, have flushed the mark
- * for a limit that the caller has just read.
+ * for a limit that the caller has just read.  A process that may have had old
+ * settings when it moved the limit has waited for those that were named then,
+ * which will do if we had read our settings before it wrote the mark.
  */
 bool
 LimitIsCovered(int64 limit)
 {
 	uint64		standbys = MarkStandbys();
+	uint64		flushed;
 
 	/* pairs with limit_raise() */
 	pg_read_barrier();
-	return standbys == 0 ||
-		(limit == limit_own && limit_own_reload == PgReloadTime) ||
-		pg_atomic_read_u64(&my_slot->standbys) == standbys;
+	flushed = pg_atomic_read_u64(&my_slot->standbys);
+	return standbys == 0 || flushed == standbys ||
+		(flushed != 0 && limit >= limit_since_reload);
 }
 
 /* Whether it is time to move the limit. */
@@ -186,6 +197,7 @@ LimitEnter(const Layout *layout)
 		if (mark.guard.bound != 0)
 			ClockRaiseIds(mark.guard.clock);
 	}
+	limit_since_reload = my_slot->reserved + 1;
 	MarkUnlockPages(&mark);
 	MarkClose(&mark);
 	return true;
@@ -290,18 +302,15 @@ limit_is_due(const Layout *layout, int64 tick, LimitReason reason)
 }
 
 /*
- * Raise the limit, now that everybody who has to has flushed the mark for it.
- * A process whose settings may be old cannot tell for others which standbys
- * are named now; but it has waited for those that are.
+ * Raise the limit, now that the mark for it is flushed, also by "standbys".  A
+ * process that may have old settings must not vouch for their names: these may
+ * have been changed, and changed back.
  */
 static void
-limit_raise(int64 limit)
+limit_raise(int64 limit, uint64 standbys)
 {
-	uint64		standbys = MarkStandbys();
-
-	if (!MarkKnowsStandbys() &&
-		standbys != pg_atomic_read_u64(&my_slot->standbys))
-		standbys = 0;
+	if (standbys != 0 && !MarkKnowsStandbys())
+		standbys = SOME_STANDBYS;
 	LWLockAcquire(&shared->lock, LW_EXCLUSIVE);
 	if ((int64) pg_atomic_read_u64(&my_slot->limit) <= limit)
 	{
@@ -311,8 +320,8 @@ limit_raise(int64 limit)
 		pg_atomic_write_u64(&my_slot->limit, limit);
 	}
 	LWLockRelease(&shared->lock);
-	limit_own = limit;
-	limit_own_reload = PgReloadTime;
+	/* after a canceled move, the next one may reach the same limit */
+	limit_since_reload = Min(limit_since_reload, limit);
 }
 
 /*
@@ -331,6 +340,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	int64		ids_tick;
 	int64		reserved_floor;
 	int64		begin;
+	uint64		standbys;
 	XLogRecPtr	lsn;
 
 	/* the look may be old, and others may have raised the id clock since */
@@ -380,6 +390,8 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	paced = Max(paced, ids);
 	lsn = MarkWritePages(mark, LayoutLastIdBefore(layout, limit),
 						 Max(mark->guard.clock, paced));
+	/* after the write: see limit_since_reload */
+	standbys = MarkStandbys();
 
 	/* if this is canceled, the limit stays */
 	if (!MarkFlush(lsn))
@@ -387,7 +399,7 @@ limit_move(Mark *mark, const Layout *layout, const Worker *worker, int64 tick,
 	StatsAdd(STATS_MARK_EXTENSIONS, 1);
 	StatsAdd(STATS_MARK_FLUSH_TIME, ClockReference() - begin);
 
-	limit_raise(limit);
+	limit_raise(limit, standbys);
 	return LIMIT_WRITTEN;
 }
 

@@ -502,7 +502,7 @@ mark_has_standbys(void)
 
 /*
  * The synchronous standbys, as a hash of the setting that names them, as this
- * process has read it; 0 if there are none.
+ * process has read it; 0 if there are none.  1 stands for others, see limit.c.
  */
 uint64
 MarkStandbys(void)
@@ -510,7 +510,7 @@ MarkStandbys(void)
 	if (!mark_has_standbys() || SyncRepStandbyNames[0] == '\0')
 		return 0;
 	return hash_bytes_extended((unsigned char *) SyncRepStandbyNames,
-							   strlen(SyncRepStandbyNames), 0) | 1;
+							   strlen(SyncRepStandbyNames), 0) | 2;
 }
 
 /* Whether synchronous standbys have yet to flush the WAL up to a position. */

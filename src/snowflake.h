@@ -136,7 +136,7 @@ typedef struct DatabaseSlot
 	int			sessions;
 	/* the first tick in which no id may be made yet */
 	pg_atomic_uint64 limit;
-	/* synchronous standbys have the mark for it: MarkStandbys(), or 0 */
+	/* who has the mark for it: MarkStandbys(), SOME_STANDBYS; 0: unknown */
 	pg_atomic_uint64 standbys;
 	/* the limit for which this server wrote the pages last; 0: none yet */
 	int64		reserved;		/* guarded by the pages' locks, see limit.c */
