@@ -25,10 +25,9 @@ our @EXPORT = (
 	  lease_worker_of sql sql_is sql_becomes_true sqlstate_of sql_succeeds sql_fails open_session
 	  start_clients finish_clients run_clients
 	  begin_query take_errors wait_until
-	  set_and_reload crash wait_for_connections
-	  set_clock start_with_clock start_with_library
+	  set_and_reload crash set_clock start_with_clock start_with_library
 	  can_use_mutants stage_directory mutate use_mutant with_mutants
-	  start_collectors wait_for_collectors stop_collectors wait_for_lines ids_of count_duplicates
+	  start_collectors wait_for_collectors stop_collectors ids_of count_duplicates
 	  make_ids live_again live_from ids_by ids_until
 	));
 
@@ -376,10 +375,8 @@ sub wait_until
 {
 	my ($node, $pid, $condition, $name) = @_;
 
-	ok( $node->poll_query_until(
-			'postgres', "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition"),
-		$name);
-	return;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	return sql_becomes_true($node, "SELECT count(*) = 1 FROM pg_stat_activity WHERE pid = $pid AND $condition", $name);
 }
 
 # Start clients that make ids until their server is gone or stop_collectors() ends them.
@@ -501,25 +498,14 @@ sub live_from
 	my @collectors = start_collectors($node, 4, %options);
 	wait_for_collectors($node, 4);
 	sleep max(0.7, $until - $offset - time);
-	wait_for_lines(1000, map { $_->{ids} } @collectors);
-	my $errors = stop_collectors(@collectors);
-	return (\@collectors, time + $offset, $errors);
-}
-
-# Wait until files have more than a number of lines together, for a minute at most: a busy
-# machine is slow to make ids.  Returns how many they have.
-sub wait_for_lines
-{
-	my ($number, @files) = @_;
-	my $lines;
-
+	# a busy machine is slow to make ids
 	foreach (1 .. 600)
 	{
-		($lines) = split ' ', `cat @files | wc -l`;
-		last if $lines > $number;
+		last if (() = ids_of(@collectors)) > 1000;
 		sleep 0.1;
 	}
-	return $lines;
+	my $errors = stop_collectors(@collectors);
+	return (\@collectors, time + $offset, $errors);
 }
 
 # A shell command that prints the ids that collectors saw, without the last one of a client
@@ -557,21 +543,6 @@ sub set_and_reload
 	return;
 }
 
-# Wait until a server that restarts after a crash takes connections.  Not by a query: psql
-# may be gone before poll_query_until() has written it, which ends the test.
-sub wait_for_connections
-{
-	my ($node) = @_;
-	my @is_ready = ($node->installed_command('pg_isready'), '--quiet', '--host', $node->host, '--port', $node->port);
-
-	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
-	{
-		return if system(@is_ready) == 0;
-		sleep 0.1;
-	}
-	BAIL_OUT('no crash restart');
-}
-
 # The PID of a server's lease worker, from its last lease: it is not in pg_stat_activity.
 sub lease_worker_of
 {
@@ -592,9 +563,16 @@ sub crash
 	kill 'KILL', $victim->query_safe('SELECT pg_backend_pid()');
 	set_clock($node, $clock) if defined $clock;
 	$node->wait_for_log(qr/all server processes terminated; reinitializing/, $offset);
-	wait_for_connections($node);
 	eval { $victim->quit };
-	return;
+
+	# not by a query: psql may be gone before poll_query_until() has written it, which ends the test
+	my @is_ready = ($node->installed_command('pg_isready'), '--quiet', '--host', $node->host, '--port', $node->port);
+	foreach (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
+	{
+		return if system(@is_ready) == 0;
+		sleep 0.1;
+	}
+	BAIL_OUT('no crash restart');
 }
 
 # The library that clock.c is built into, for start_with_clock().
