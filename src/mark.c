@@ -502,7 +502,8 @@ mark_has_standbys(void)
 
 /*
  * The synchronous standbys, as a hash of the setting that names them, as this
- * process has read it; 0 if there are none.  1 stands for others, see limit.c.
+ * process has read it; 0 if there are none.  It is never 1, SOME_STANDBYS in
+ * limit.c.
  */
 uint64
 MarkStandbys(void)
